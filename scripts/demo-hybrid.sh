@@ -98,14 +98,14 @@ fi
 # 2. The yard and its own nodes.
 TRAINYARD_DEMO=$work "$trainyard" server --data "$work/server" --listen 127.0.0.1:0 --clouds "$work/clouds.yaml" --tariff "$work/tariff.yaml" \
   --policy rules:time=3000:balanced=120:cost=3 --report-every 500ms --retry-wait 500ms >"$work/server.log" 2>&1 &
-printed() { grep -q -- '--token tyb_' "$work/server.log"; }
+printed() { grep -q -- '--token-file' "$work/server.log"; }
 await "the server" printed
-read -r url token < <(sed -n 's|.*trainyard login \(https://[^ ]*\) --token \(tyb_[^ ]*\).*|\1 \2|p' "$work/server.log")
-as admin login "$url" --token "$token" --yes >/dev/null 2>>"$work/cli.log"
+url=$(sed -n 's|.*trainyard login \(https://[^ ]*\) --token-file .*|\1|p' "$work/server.log")
+as admin login "$url" --token-file "$work/server/bootstrap-token" >/dev/null 2>>"$work/cli.log"
 join() { # NAME CLASS GPUS
   local secret
   secret=$(as admin tokens create --join --class "$2" -q)
-  TRAINYARD_DEMO=$work "$trainyard" agent join "$url" --token "$secret" --name "$1" --data "$work/$1" --fake-gpus "$3" --cpus 4 --memory 8GB --probe off \
+  TRAINYARD_DEMO=$work TRAINYARD_TOKEN=$secret "$trainyard" agent join "$url" --name "$1" --data "$work/$1" --fake-gpus "$3" --cpus 4 --memory 8GB --probe off \
     >"$work/$1.log" 2>&1 &
 }
 join lab-v100 local 2xV100:16GB
@@ -115,7 +115,7 @@ joined() { [ "$(as admin nodes -o json | grep -c '"state": *"idle"')" -ge 3 ]; }
 await "the nodes" joined
 for who in ann ben; do
   as admin users add "$who" >/dev/null
-  as "$who" login "$url" --token "$(as admin tokens create --owner "$who" -q)" --yes >/dev/null 2>>"$work/cli.log"
+  as admin tokens create --login --owner "$who" -q | as "$who" login "$url" --token - >/dev/null 2>>"$work/cli.log"
 done
 mkdir "$work/patients"
 echo "made up for the demo" >"$work/patients/scans.txt"

@@ -67,15 +67,15 @@ done
   fail "the training fails on this GPU"
 
 "$trainyard" server --data "$work/server" --listen 127.0.0.1:0 --report-every 500ms --retry-wait 500ms >"$work/server.log" 2>&1 &
-printed() { grep -q -- '--token tyb_' "$work/server.log"; }
+printed() { grep -q -- '--token-file' "$work/server.log"; }
 await "the server" printed
-read -r url token < <(sed -n 's|.*trainyard login \(https://[^ ]*\) --token \(tyb_[^ ]*\).*|\1 \2|p' "$work/server.log")
-ty login "$url" --token "$token" --yes >/dev/null
+url=$(sed -n 's|.*trainyard login \(https://[^ ]*\) --token-file .*|\1|p' "$work/server.log")
+ty login "$url" --token-file "$work/server/bootstrap-token" >/dev/null
 
 join() { # NAME GPUS FOLDER: where its jobs find python3
   local secret
   secret=$(ty tokens create --join -q)
-  PATH="$3:$PATH" "$trainyard" agent join "$url" --token "$secret" --name "$1" --data "$work/$1" \
+  TRAINYARD_TOKEN=$secret PATH="$3:$PATH" "$trainyard" agent join "$url" --name "$1" --data "$work/$1" \
     --fake-gpus "$2" --probe off >"$work/$1.log" 2>&1 &
   await "node $1" grep -q 'agent started' "$work/$1.log"
 }

@@ -18,6 +18,7 @@ import (
 	"trainyard/internal/agent"
 	"trainyard/internal/agent/runtime"
 	"trainyard/internal/cli"
+	"trainyard/internal/cli/contexts"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
@@ -41,8 +42,15 @@ func joinCommand(env cli.Env) *cobra.Command {
 		{
 			"token",
 			"",
-			"join token, created with trainyard tokens create --join",
+			"join token, created with trainyard tokens create --join; - reads it from standard input. Other users of the " +
+				"machine see what is on a command line: use token-file, - or the variable",
 			text(func(c *config) *string { return &c.token }),
+		},
+		{
+			"token-file",
+			"",
+			"file with the join token",
+			text(func(c *config) *string { return &c.tokenFile }),
 		},
 	}, agentSettings...), logSettings...)
 
@@ -54,7 +62,9 @@ func joinCommand(env cli.Env) *cobra.Command {
 
 The token carries the fingerprint of the server's CA, so the machine cannot join another server by
 mistake. The machine's key never leaves it. Runs outlive the agent: when it restarts it adopts them.`,
-		Example: "  trainyard agent join https://yard.example.org:7443 --token tyj_…\n  trainyard agent join https://127.0.0.1:7443 --token tyj_… --fake-gpus 8xA100:80GB --name gpu-1",
+		Example: "  trainyard agent join https://yard.example.org:7443 --token-file join-token\n" +
+			"  trainyard tokens create --join -q | ssh gpu-1 trainyard agent join https://yard.example.org:7443 --token -\n" +
+			"  trainyard agent join https://127.0.0.1:7443 --token-file join-token --fake-gpus 8xA100:80GB --name gpu-1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runAgent(cmd, env, settings, args[0])
 		},
@@ -90,6 +100,12 @@ func runAgent(cmd *cobra.Command, env cli.Env, settings []setting, url string) e
 	}
 
 	c.server = url
+
+	c.token, err = contexts.ReadToken(c.token, c.tokenFile, env.Stdin)
+	if err != nil {
+		return err
+	}
+
 	log := c.logger(env)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

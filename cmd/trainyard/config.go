@@ -23,6 +23,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/retention"
 	sqlstore "trainyard/internal/store/sql"
+	"trainyard/internal/tenant"
 )
 
 // setting is one thing an operator can set. Each can be given as a flag, as an
@@ -66,6 +67,7 @@ type config struct {
 	keepFinal    time.Duration
 	limits       retention.Limits
 	maxJobs      int
+	caps         tenant.Caps
 	logLimit     int64
 	rate         float64
 	burst        int
@@ -80,7 +82,7 @@ type config struct {
 	logFormat    string
 
 	server                               string
-	token                                string
+	token, tokenFile                     string
 	name                                 string
 	address                              string
 	fakeGPUs                             string
@@ -425,6 +427,12 @@ var serverSettings = []setting{
 		"200000",
 		"maximum number of jobs per user that have not ended",
 		number(func(c *config) *int { return &c.maxJobs }),
+	},
+	{
+		"max-priority",
+		"researcher=50,lead=80,operator=100,admin=100",
+		"highest priority of the jobs of each role, and of leads in their projects; 100 for roles that are left out",
+		priorityCaps,
 	},
 	{"log-limit", "1GB", "maximum output kept per rank of a run", size(func(c *config) *int64 { return &c.logLimit })},
 	{

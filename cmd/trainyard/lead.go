@@ -278,7 +278,7 @@ func (r *running) takeLead(ctx context.Context, term *leadership.Term) (*yard, e
 	out := &yard{users: len(state.Users), jobs: len(state.Jobs), nodes: len(state.Nodes)}
 	core := yardmaster.New(cfg)
 	directory := auth.NewDirectory()
-	directory.Set(state.Users, state.Tokens)
+	directory.Set(state.Users, state.Tokens, state.Members)
 
 	figures := metrics.New(r.clock, metrics.Options{Providers: r.in.clouds.Names(), ByUser: r.config.byUser})
 	figures.Load(&state)
@@ -288,9 +288,10 @@ func (r *running) takeLead(ctx context.Context, term *leadership.Term) (*yard, e
 
 	after := []func(*yardmaster.Batch){
 		r.folders.mark.Follow,
+		// Before the feed, so that nobody is sent what happened after they were locked out.
+		func(b *yardmaster.Batch) { server.KeepDirectory(directory, b) },
 		events.Add,
 		figures.Take,
-		func(b *yardmaster.Batch) { tell(directory, b) },
 		func(b *yardmaster.Batch) {
 			if out.runner != nil {
 				out.runner.Take(b.Leases)
@@ -435,7 +436,7 @@ func (s *reads) answer(w http.ResponseWriter, req *http.Request) bool {
 	return true
 }
 
-// readPeople reads users and tokens, which the leader may have changed.
+// readPeople reads users, members of projects and tokens, which the leader may have changed.
 func (s *reads) readPeople(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -454,7 +455,12 @@ func (s *reads) readPeople(ctx context.Context) error {
 		return err
 	}
 
-	s.directory.Set(users, tokens)
+	members, err := s.store.Members(ctx)
+	if err != nil {
+		return err
+	}
+
+	s.directory.Set(users, tokens, members)
 	s.known = s.clock.Now()
 
 	return nil

@@ -20,12 +20,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"trainyard/cmd/trainyard/clouds"
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/auth"
 	"trainyard/internal/blob"
 	"trainyard/internal/cli"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
+	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/place/ondemand"
 	"trainyard/internal/server"
@@ -48,8 +50,8 @@ func serverCommand(env cli.Env) *cobra.Command {
 		Args:    cobra.NoArgs,
 		Long: `Run the server until it is stopped with SIGINT or SIGTERM.
 
-At the first start it creates its own CA and prints a bootstrap token, once, with which the first admin
-logs in.`,
+At the first start it creates its own CA and a bootstrap token, with which the first admin logs in. The token is in
+the file bootstrap-token of the data folder, which only the server's user can read. It works once, within an hour.`,
 		Example: "  trainyard server --listen 0.0.0.0:7443 --hosts yard.example.org\n" +
 			"  trainyard server --store postgres://yard@db/yard",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -76,10 +78,9 @@ logs in.`,
 			if s.bootstrap != "" {
 				if _, err := fmt.Fprintf(
 					env.Stdout,
-					"Log in as admin with this bootstrap token; it is shown once and works once:\n\n  trainyard login %s --token "+
-						"%s\n\n",
-					s.url,
-					s.bootstrap,
+					"CA %s\n\nLog in as admin with the bootstrap token, which works once within %s:\n\n  trainyard login %s "+
+						"--token-file %s\n\n",
+					s.folders.ca.Hash(), job.Duration(bootstrapLife), s.url, s.bootstrap,
 				); err != nil {
 					return errors.Join(err, s.stop())
 				}
@@ -91,7 +92,8 @@ logs in.`,
 
 	register(cmd, settings)
 	cmd.Flags().
-		BoolVar(&anew, "new-bootstrap-token", false, "print a new bootstrap token for admin, to regain access")
+		BoolVar(&anew, "new-bootstrap-token", false,
+			"make a new bootstrap token for admin, to regain access; earlier ones end")
 
 	return cmd
 }
@@ -116,7 +118,7 @@ type running struct {
 	failed     chan error // gets why it ended by itself
 
 	leads     chan struct{} // closed when it leads for the first time
-	bootstrap string        // token of the first admin, at the first start only; set before leads is closed
+	bootstrap string        // file with the token of the first admin, at the first start only; set before leads is closed
 	mu        sync.Mutex
 	loop      *server.Loop // of the present term
 }
@@ -295,6 +297,7 @@ func yardConfig(c *config, in inputs, clk clock.Clock) (yardmaster.Config, error
 	cfg.SaveWait = c.saveWait
 	cfg.KeepFinal = c.keepFinal
 	cfg.MaxJobs = c.maxJobs
+	cfg.Caps = c.caps
 	cfg.LogLimit = c.logLimit
 	cfg.Tariff = in.tariff
 	cfg.Shared = c.sharedFS
@@ -426,24 +429,23 @@ func (c *config) storeURL() string {
 	return cmp.Or(c.store, filepath.Join(c.data, "yard.db"))
 }
 
-// tell keeps the directory up to date with what was committed.
-func tell(d *auth.Directory, b *yardmaster.Batch) {
-	for i := range b.Users {
-		d.PutUser(b.Users[i])
-	}
-
-	for i := range b.Tokens {
-		d.PutToken(b.Tokens[i])
-	}
-}
-
 // bootstrapLife is how long the first admin has to log in.
-const bootstrapLife = 7 * 24 * time.Hour
+const bootstrapLife = time.Hour
 
-// bootstrap makes admin an admin, whoever took that from them, and a bootstrap token for them.
+// bootstrapFile is where the bootstrap token of the first admin is written, in the data folder. It is not printed: what
+// a server prints is kept in journals that more people read.
+const bootstrapFile = "bootstrap-token"
+
+// bootstrap makes admin an admin, whoever took that from them, and a bootstrap token for them. It ends earlier ones and
+// returns the file in which it is.
 func bootstrap(ctx context.Context, r *running) (string, error) {
 	if _, err := r.current().Do(ctx, yardmaster.PutUser{User: "admin", Role: tenant.Admin, By: "yard"}); err != nil {
 		return "", fmt.Errorf("make the first admin: %w", err)
+	}
+
+	earlier := yardmaster.RevokeTokens{Owner: "admin", Kind: tenant.BootstrapToken, By: "yard"}
+	if _, err := r.current().Do(ctx, earlier); err != nil {
+		return "", fmt.Errorf("end earlier bootstrap tokens: %w", err)
 	}
 
 	secret, err := auth.Mint(tenant.BootstrapToken, rand.Reader, r.folders.ca.Hash())
@@ -463,7 +465,12 @@ func bootstrap(ctx context.Context, r *running) (string, error) {
 		return "", fmt.Errorf("make the bootstrap token: %w", err)
 	}
 
-	return secret.Text, nil
+	path := filepath.Join(r.config.data, bootstrapFile)
+	if err := atomicfile.Write(path, []byte(secret.Text+"\n")); err != nil {
+		return "", fmt.Errorf("write the bootstrap token: %w", err)
+	}
+
+	return path, nil
 }
 
 // hosts lists the names for which the server's certificate is valid.

@@ -207,7 +207,7 @@ func localLogin(ctx context.Context, s *running, env cli.Env) error {
 		yardmaster.AddToken{
 			By: "yard",
 			Token: tenant.Token{ID: secret.ID, Kind: tenant.AccessToken, Owner: name, Hash: secret.Hash,
-				Scope: tenant.ScopeAdmin, Expires: s.clock.Now().Add(90 * 24 * time.Hour), Note: "made by up"},
+				Scope: tenant.ScopeAdmin, Expires: s.clock.Now().Add(90 * 24 * time.Hour), Note: "made by up", Login: true},
 		},
 	); err != nil {
 		return fmt.Errorf("make access token: %w", err)

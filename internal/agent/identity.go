@@ -295,7 +295,8 @@ func (a *Agent) explain(err error) error {
 		"the certificate of node %s was valid until %s and the server does not accept it any more",
 		a.identity.Node(), a.identity.Expires().UTC().Format(time.RFC3339)).
 		WithRemedy("check this machine's clock; if it is right, create a join token (trainyard tokens create --join) and "+
-			"start the agent with: trainyard agent join %s --token TOKEN; the node keeps its name and its runs", a.cfg.Server).
+			"start the agent with: trainyard agent join %s --token-file FILE; the node keeps its name and its runs",
+			a.cfg.Server).
 		WithCause(err)
 }
 

@@ -21,6 +21,9 @@ type Whoami struct {
 	Scope   tenant.Scope `json:"scope"`
 	Token   id.Token     `json:"token"`
 	Expires time.Time    `json:"expires"`
+	Parent  id.Token     `json:"parent,omitempty" doc:"token with which the token ends; absent if it stands for itself"`
+	Leads   []id.Project `json:"leads,omitempty" doc:"projects that the user leads"`
+	Member  []id.Project `json:"member,omitempty" doc:"projects that the user is a member of"`
 }
 
 // Login exchanges a bootstrap token for an access token.

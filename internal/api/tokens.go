@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"time"
 
 	"trainyard/internal/id"
@@ -23,6 +24,7 @@ type Token struct {
 	Expires  time.Time        `json:"expires"`
 	Revoked  bool             `json:"revoked"`
 	LastUsed *time.Time       `json:"last_used,omitempty" doc:"last use since the server started"`
+	Parent   id.Token         `json:"parent,omitempty" doc:"token with which it was created and with which it ends; absent if it stands for itself"`
 }
 
 // TokenPage is one page of a list of tokens.
@@ -31,13 +33,14 @@ type TokenPage struct {
 	Next   string  `json:"next,omitempty"`
 }
 
-// TokenRequest asks for a token: an access token for a person or program, or a join token for machines.
+// TokenRequest asks for a token: an access token for a person or program, a bootstrap token for the login of a person,
+// or a join token for machines.
 type TokenRequest struct {
-	Kind  tenant.TokenKind `json:"kind" enum:"access,join"`
+	Kind  tenant.TokenKind `json:"kind" enum:"access,bootstrap,join"`
 	Owner id.User          `json:"owner,omitempty" doc:"user who owns the token; default: the caller"`
-	Scope tenant.Scope     `json:"scope,omitempty" enum:"read,submit,admin" doc:"scope of an access token; default submit"`
+	Scope tenant.Scope     `json:"scope,omitempty" enum:"read,submit,tokens,admin" doc:"scope of an access token, or of what a bootstrap token is exchanged for; default submit, for a bootstrap token tokens"`
 	Note  string           `json:"note,omitempty" maxLength:"200"`
-	TTL   string           `json:"ttl,omitempty" doc:"lifetime, e.g. 30d; default 30d for access tokens, 1h for join tokens"`
+	TTL   string           `json:"ttl,omitempty" doc:"lifetime, e.g. 30d; default 30d for access tokens, 1h for others; never beyond that of the token with which it is created, unless that comes from a login of the last 15 minutes"`
 	Class string           `json:"class,omitempty" enum:"local,reserved,ondemand" doc:"class of nodes that join with this token; default local"`
 	Pool  string           `json:"pool,omitempty" maxLength:"63"`
 	Uses  int              `json:"uses,omitempty" minimum:"0" maximum:"10000" doc:"number of nodes that may join with this token; default 1"`
@@ -64,4 +67,19 @@ func (c *Client) CreateToken(ctx context.Context, in TokenRequest) (NewToken, er
 // RevokeToken makes a token useless from now on.
 func (c *Client) RevokeToken(ctx context.Context, t id.Token) error {
 	return c.call(ctx, http.MethodDelete, at("tokens", string(t)), nil, nil, nil)
+}
+
+// RevokedTokens says how many tokens were revoked.
+type RevokedTokens struct {
+	Revoked int `json:"revoked" doc:"tokens that were valid before, with those that were created with them"`
+}
+
+// RevokeTokens makes all tokens of a user useless from now on, except the one that makes the call.
+func (c *Client) RevokeTokens(ctx context.Context, owner id.User) (RevokedTokens, error) {
+	q := url.Values{}
+	set(q, "owner", string(owner))
+	var out RevokedTokens
+	err := c.call(ctx, http.MethodDelete, at("tokens"), q, nil, &out)
+
+	return out, err
 }

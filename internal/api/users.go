@@ -16,6 +16,8 @@ type User struct {
 	Disabled bool        `json:"disabled"`
 	Created  time.Time   `json:"created"`
 	Usage    float64     `json:"usage" doc:"decayed usage in GPU-seconds, the basis of fair share"`
+	// MaxPriority is a cap of their own.
+	MaxPriority *int `json:"max_priority,omitempty" doc:"highest priority of their jobs; absent if that of the role applies"`
 }
 
 // UserPage is one page of a list of users, by name.
@@ -26,8 +28,10 @@ type UserPage struct {
 
 // UserRequest makes or changes a user.
 type UserRequest struct {
-	Role     tenant.Role `json:"role" enum:"admin,researcher"`
+	Role     tenant.Role `json:"role" enum:"admin,operator,researcher,viewer"`
 	Disabled bool        `json:"disabled,omitempty"`
+	// MaxPriority is left as it is if nil.
+	MaxPriority *int `json:"max_priority,omitempty" minimum:"-1" maximum:"100" doc:"highest priority of their jobs; -1 for that of the role; default: as before"`
 }
 
 // Users returns one page of the users, by name.

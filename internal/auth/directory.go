@@ -2,6 +2,7 @@ package auth
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,22 +11,53 @@ import (
 	"trainyard/internal/tenant"
 )
 
-// Directory identifies callers by their tokens. It is a copy of the yardmaster's users and tokens
-// for the server's request path; the server updates it with every committed change. It is safe for
-// concurrent use.
+// Directory identifies callers by their tokens. It is a copy of the yardmaster's users, members of
+// projects and tokens for the server's request path; the server updates it with every committed
+// change. It is safe for concurrent use.
 type Directory struct {
-	mu     sync.RWMutex
-	users  map[id.User]tenant.User
-	tokens map[id.Token]tenant.Token
+	mu      sync.RWMutex
+	users   map[id.User]tenant.User
+	tokens  map[id.Token]tenant.Token
+	members map[memberKey]tenant.Member
+	places  map[id.User]memberships
+	changed chan struct{} // closed when somebody may do less, or more, than before
 }
+
+type memberKey struct {
+	project id.Project
+	user    id.User
+}
+
+// memberships are the projects of a user, each list by name.
+type memberships struct{ member, leads []id.Project }
 
 // NewDirectory returns an empty directory.
 func NewDirectory() *Directory {
-	return &Directory{users: map[id.User]tenant.User{}, tokens: map[id.Token]tenant.Token{}}
+	return &Directory{
+		users: map[id.User]tenant.User{}, tokens: map[id.Token]tenant.Token{},
+		members: map[memberKey]tenant.Member{}, places: map[id.User]memberships{},
+		changed: make(chan struct{}),
+	}
 }
 
-// Set replaces all users and tokens, at the start of the server.
-func (d *Directory) Set(users []tenant.User, tokens []tenant.Token) {
+// Changed returns a channel that is closed when what somebody may do changes: a token is revoked, a
+// user is disabled or gets another role, a member joins or leaves a project. Those whose requests
+// last ask again then.
+func (d *Directory) Changed() <-chan struct{} {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+
+	return d.changed
+}
+
+// wake tells those who wait for a change.
+func (d *Directory) wake() {
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+// Set replaces all users, tokens and members, at the start of the server.
+func (d *Directory) Set(users []tenant.User, tokens []tenant.Token, members []tenant.Member) {
 	byUser := make(map[id.User]tenant.User, len(users))
 	for _, u := range users {
 		byUser[u.ID] = u
@@ -40,6 +72,51 @@ func (d *Directory) Set(users []tenant.User, tokens []tenant.Token) {
 	defer d.mu.Unlock()
 
 	d.users, d.tokens = byUser, byToken
+	d.members, d.places = make(map[memberKey]tenant.Member, len(members)), map[id.User]memberships{}
+
+	for _, m := range members {
+		d.members[memberKey{m.Project, m.User}] = m
+	}
+
+	for _, m := range members {
+		d.placeOf(m.User)
+	}
+
+	d.wake()
+}
+
+// placeOf lists the projects of a user anew. The lists are not changed afterwards: callers have them.
+func (d *Directory) placeOf(u id.User) {
+	var all memberships
+	for _, m := range d.members {
+		if m.User != u || m.Removed {
+			continue
+		}
+
+		all.member = append(all.member, m.Project)
+		if m.Lead {
+			all.leads = append(all.leads, m.Project)
+		}
+	}
+
+	slices.Sort(all.member)
+	slices.Sort(all.leads)
+	d.places[u] = all
+}
+
+// PutMember adds or replaces a member of a project. An older version than the present one is dropped.
+func (d *Directory) PutMember(m tenant.Member) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	key := memberKey{m.Project, m.User}
+	if known, ok := d.members[key]; ok && known.Seq > m.Seq {
+		return
+	}
+
+	d.members[key] = m
+	d.placeOf(m.User)
+	d.wake()
 }
 
 // PutUser adds or replaces a user. An older version than the present one is dropped, so that a late
@@ -48,8 +125,14 @@ func (d *Directory) PutUser(u tenant.User) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	if known, ok := d.users[u.ID]; !ok || known.Seq <= u.Seq {
-		d.users[u.ID] = u
+	known, ok := d.users[u.ID]
+	if ok && known.Seq > u.Seq {
+		return
+	}
+
+	d.users[u.ID] = u
+	if known.Role != u.Role || known.Disabled != u.Disabled { // their usage changes all the time
+		d.wake()
 	}
 }
 
@@ -59,8 +142,14 @@ func (d *Directory) PutToken(t tenant.Token) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	if known, ok := d.tokens[t.ID]; !ok || known.Seq <= t.Seq {
-		d.tokens[t.ID] = t
+	known, ok := d.tokens[t.ID]
+	if ok && known.Seq > t.Seq {
+		return
+	}
+
+	d.tokens[t.ID] = t
+	if known.Revoked != t.Revoked || ok && !known.Expires.Equal(t.Expires) {
+		d.wake()
 	}
 }
 
@@ -73,7 +162,62 @@ func (d *Directory) Authenticate(bearer string, now time.Time) (tenant.Caller, i
 		return tenant.Caller{}, "", err
 	}
 
-	return tenant.Caller{User: u.ID, Role: u.Role, Scope: t.Scope}, t.ID, nil
+	return d.callerOf(&t, &u), t.ID, nil
+}
+
+// Recheck returns what the holder of an access token that was authenticated before may do now, and
+// until when the token is valid. It fails as Authenticate does.
+func (d *Directory) Recheck(name id.Token, now time.Time) (tenant.Caller, time.Time, error) {
+	t, known, u, hasOwner := d.find(name)
+	if !known {
+		return tenant.Caller{}, time.Time{}, Matches(nil, Parsed{ID: name}, now)
+	}
+	if err := usable(&t, now); err != nil {
+		return tenant.Caller{}, time.Time{}, err
+	}
+	if err := d.admits(&t, &u, hasOwner, now); err != nil {
+		return tenant.Caller{}, time.Time{}, err
+	}
+
+	return d.callerOf(&t, &u), t.Expires, nil
+}
+
+// callerOf returns the holder of a token with all that decides what they may do.
+func (d *Directory) callerOf(t *tenant.Token, u *tenant.User) tenant.Caller {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+
+	place := d.places[u.ID]
+
+	return tenant.Caller{User: u.ID, Role: u.Role, Scope: t.Scope, Member: place.member, Leads: place.leads}
+}
+
+// maxLineage bounds how many tokens were created with one another. The store cannot be trusted to
+// have no circle.
+const maxLineage = 1000
+
+// lineage returns nil if all tokens with which a token was created are valid, and their owners may
+// log in.
+func (d *Directory) lineage(t *tenant.Token, now time.Time) error {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+
+	child := *t
+	for range maxLineage {
+		if child.Parent == "" {
+			return nil
+		}
+
+		parent, known := d.tokens[child.Parent]
+		owner := d.users[parent.Owner]
+		if !known || !parent.Usable(now) || owner.ID == "" || owner.Disabled {
+			break
+		}
+
+		child = parent
+	}
+
+	return refusal(t, "token_revoked", "ended with token "+string(child.Parent)+", with which it was created")
 }
 
 // Check returns the record of a presented bootstrap or join token if it is valid now. It does not
@@ -111,21 +255,33 @@ func (d *Directory) check(kind tenant.TokenKind, text string, now time.Time) (te
 	}
 
 	if kind != tenant.AccessToken {
+		if err := d.lineage(&t, now); err != nil {
+			return tenant.Token{}, tenant.User{}, err
+		}
+
 		return t, tenant.User{}, nil
 	}
 
+	if err := d.admits(&t, &u, hasOwner, now); err != nil {
+		return tenant.Token{}, tenant.User{}, err
+	}
+
+	return t, u, nil
+}
+
+// admits returns nil if the owner of a valid access token may use it.
+func (d *Directory) admits(t *tenant.Token, u *tenant.User, hasOwner bool, now time.Time) error {
 	if !hasOwner {
-		return tenant.Token{}, tenant.User{}, fault.New(fault.Unknown, "token_invalid",
-			"the owner of the token no longer exists").
+		return fault.New(fault.Unknown, "token_invalid", "the owner of the token no longer exists").
 			WithRemedy("ask an admin for a new account")
 	}
 
 	if u.Disabled {
-		return tenant.Token{}, tenant.User{}, fault.New(fault.Denied, "user_disabled", "the account of %s is disabled", u.ID).
+		return fault.New(fault.Denied, "user_disabled", "the account of %s is disabled", u.ID).
 			WithRemedy("ask an admin to enable it")
 	}
 
-	return t, u, nil
+	return d.lineage(t, now)
 }
 
 func (d *Directory) find(name id.Token) (t tenant.Token, known bool, u tenant.User, hasOwner bool) {

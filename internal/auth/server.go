@@ -116,7 +116,7 @@ func (ca *CA) NodeOf(cs *tls.ConnectionState, now time.Time) (id.Node, error) {
 		return "", fault.New(fault.Unknown, "node_certificate_expired", "the node certificate is only valid from %s to %s",
 			leaf.NotBefore.UTC().Format(time.RFC3339), leaf.NotAfter.UTC().Format(time.RFC3339)).
 			WithRemedy("check the clocks; if they are right, join the machine again with a new join token: " +
-				"trainyard agent join URL --token TOKEN")
+				"trainyard agent join URL --token-file FILE")
 	}
 
 	return nodeIn(leaf)

@@ -190,6 +190,11 @@ func Matches(t *tenant.Token, p Parsed, now time.Time) error {
 			WithRemedy("check that it is complete and belongs to this yard; otherwise request a new one")
 	}
 
+	return usable(t, now)
+}
+
+// usable returns nil if the token is valid now, else why it is not.
+func usable(t *tenant.Token, now time.Time) error {
 	switch {
 	case t.Usable(now):
 		return nil
@@ -220,7 +225,7 @@ func refusal(t *tenant.Token, code, what string) error {
 	case tenant.JoinToken:
 		remedy = "ask an admin for a new join token"
 	case tenant.BootstrapToken:
-		remedy = "ask an admin for an access token, or look for a newer bootstrap token in the server's output"
+		remedy = "ask an admin for a new one; on the server's machine: trainyard server --new-bootstrap-token"
 	}
 
 	return fault.New(fault.Unknown, code, "%s token %s %s", t.Kind, t.ID, what).WithRemedy("%s", remedy)

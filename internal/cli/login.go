@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"strings"
 
@@ -19,27 +17,35 @@ import (
 )
 
 func (a *app) login() *cobra.Command {
-	var token, caHash, name string
+	var token, tokenFile, caHash, name string
 	cmd := &cobra.Command{
 		Use:   "login URL",
 		Short: "Log in to a yard",
 		Long: `Log in to a yard and store the login on this machine.
 
-The token comes from --token, from the variable TRAINYARD_TOKEN or from a
-prompt; "--token -" reads it from standard input. The server's CA is pinned: a
-bootstrap token carries its hash; for an access token compare the hash that is
-shown with the one that the server printed at its first start, or give it with
---ca-hash. Later calls accept no other CA.`,
-		Example: `  trainyard login https://yard.example.org:7443 --token tyb_...
+The token comes from --token-file, from the variable TRAINYARD_TOKEN or from a
+prompt; "--token -" reads it from standard input. Do not put the token itself on
+the command line, where other users of the machine see it. The server's CA is
+pinned: a bootstrap token carries its hash; for an access token compare the hash
+that is shown with the one that the server printed at its first start, or give it
+with --ca-hash. Later calls accept no other CA.`,
+		Example: `  trainyard login https://yard.example.org:7443 --token-file bootstrap-token
   trainyard login yard.example.org --ca-hash 5f0c... --name lab < token.txt
   trainyard --context lab jobs`,
 		Args: exit.Args(1, 1, "server URL, e.g. https://yard.example.org:7443"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.doLogin(cmd.Context(), args[0], token, strings.ToLower(caHash), name)
+			text, err := a.readToken(cmd.Context(), token, tokenFile)
+			if err != nil {
+				return err
+			}
+
+			return a.doLogin(cmd.Context(), args[0], text, strings.ToLower(caHash), name)
 		},
 	}
 
 	cmd.Flags().StringVar(&token, "token", "", "bootstrap or access token; - reads it from standard input")
+	cmd.Flags().StringVar(&tokenFile, "token-file", "", "`file` with the token")
+	cmd.MarkFlagsMutuallyExclusive("token", "token-file")
 	cmd.Flags().StringVar(&caHash, "ca-hash", "", "`hash` that the server's CA must have")
 	cmd.Flags().StringVar(&name, "name", "", "`name` of the login (default: the server's address)")
 	cmd.Flags().BoolVarP(&a.Yes, "yes", "y", false, "trust the CA that the server presents without asking")
@@ -50,11 +56,6 @@ shown with the one that the server printed at its first start, or give it with
 
 func (a *app) doLogin(ctx context.Context, address, token, caHash, name string) error {
 	server, err := contexts.ServerURL(address)
-	if err != nil {
-		return err
-	}
-
-	token, err = a.readToken(ctx, token)
 	if err != nil {
 		return err
 	}
@@ -75,7 +76,7 @@ func (a *app) doLogin(ctx context.Context, address, token, caHash, name string) 
 	}
 
 	known, _ := file.ByServer(server)
-	ca, err := a.pin(ctx, server, parsed.CAHash, caHash, known.CA)
+	ca, pinned, err := a.pin(ctx, server, parsed.CAHash, caHash, known.CA)
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,8 @@ func (a *app) doLogin(ctx context.Context, address, token, caHash, name string) 
 	}
 
 	return a.Show(who, nil, func() error {
-		_, err := fmt.Fprintf(a.Stdout, "Logged in to %s as %s (%s).\n", server, who.User, who.Role)
+		_, err := fmt.Fprintf(a.Stdout, "Logged in to %s as %s (%s).\nPinned the CA %s.\n", server, who.User, who.Role,
+			pinned)
 		a.Next(
 			"trainyard nodes                list the nodes",
 			"trainyard run -- hostname       run a first job",
@@ -112,39 +114,36 @@ func (a *app) doLogin(ctx context.Context, address, token, caHash, name string) 
 	})
 }
 
-// readToken returns the token from the flag, the environment, standard input or a question.
-func (a *app) readToken(ctx context.Context, token string) (string, error) {
-	if token == "" {
+// readToken returns the token from the flags, the environment, standard input or a question.
+func (a *app) readToken(ctx context.Context, token, file string) (string, error) {
+	if token == "" && file == "" {
 		token = a.Getenv(contexts.VarToken)
 	}
 
-	switch {
-	case token == "-", token == "" && !a.OnTerminal(a.Stdin):
-		text, err := a.In.ReadString('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
-			return "", fmt.Errorf("read the token: %w", err)
+	if token == "" && file == "" {
+		if a.OnTerminal(a.Stdin) {
+			return a.Secret(ctx, "Token: ")
 		}
 
-		return strings.TrimSpace(text), nil
-	case token != "":
-		return strings.TrimSpace(token), nil
+		token = contexts.FromStdin
 	}
 
-	return a.Secret(ctx, "Token: ")
+	return contexts.ReadToken(token, file, a.In)
 }
 
 // pin fetches the server's CA and makes sure that it is the right one: the one
-// whose hash came with the token or the flag, the one pinned before, or one that the person accepts.
-func (a *app) pin(ctx context.Context, server, tokenHash, flagHash, known string) ([]byte, error) {
+// whose hash came with the token or the flag, the one pinned before, or one that the person accepts. It returns the
+// hash too.
+func (a *app) pin(ctx context.Context, server, tokenHash, flagHash, known string) (ca []byte, hash string, err error) {
 	u, err := url.Parse(server)
 	if err != nil {
-		return nil, fmt.Errorf("read address: %w", err)
+		return nil, "", fmt.Errorf("read address: %w", err)
 	}
 
 	want := tokenHash
 	if flagHash != "" {
 		if want != "" && want != flagHash {
-			return nil, fault.New(fault.Denied, "ca_mismatch", "the token belongs to a server with CA %s, expected %s", want,
+			return nil, "", fault.New(fault.Denied, "ca_mismatch", "the token belongs to a server with CA %s, expected %s", want,
 				flagHash).
 				WithRemedy("use a token of the server you log in to")
 		}
@@ -152,24 +151,23 @@ func (a *app) pin(ctx context.Context, server, tokenHash, flagHash, known string
 		want = flagHash
 	}
 
-	ca, hash, err := auth.FetchCA(ctx, u.Host, want)
+	ca, hash, err = auth.FetchCA(ctx, u.Host, want)
 	if err != nil || want != "" || string(ca) == known {
-		return ca, err
+		return ca, hash, err
 	}
 
 	if known != "" {
-		return nil, fault.New(fault.Denied, "ca_changed", "the server at %s has a different CA than at the last login: it "+
-			"may be another server or a man-in-the-middle attack", u.Host).
+		return nil, "", fault.New(fault.Denied, "ca_changed", "the server at %s has a different CA than at the last login: "+
+			"it may be another server or a man-in-the-middle attack", u.Host).
 			WithRemedy("ask an admin; if the new CA is right, log in with --ca-hash %s", hash)
 	}
 
 	if a.Yes {
-		a.Note("Pinned the CA %s.", hash)
-		return ca, nil
+		return ca, hash, nil
 	}
 
 	if !a.OnTerminal(a.Stdin) || !a.OnTerminal(a.Stderr) {
-		return nil, fault.New(fault.Denied, "ca_unknown", "cannot verify the server at %s: unknown CA %s", server, hash).
+		return nil, "", fault.New(fault.Denied, "ca_unknown", "cannot verify the server at %s: unknown CA %s", server, hash).
 			WithRemedy("log in with a token that carries its fingerprint, or compare the hash with the one the server "+
 				"printed at its first start and use: --ca-hash %s", hash)
 	}
@@ -182,15 +180,15 @@ func (a *app) pin(ctx context.Context, server, tokenHash, flagHash, known string
 
 	answer, err := a.Ask(ctx, "Is it the same? [y/N] ")
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 
 	answer = strings.ToLower(answer)
 	if answer != "y" && answer != "yes" {
-		return nil, fault.New(fault.Denied, "ca_refused", "the server's CA was not accepted; nothing was sent")
+		return nil, "", fault.New(fault.Denied, "ca_refused", "the server's CA was not accepted; nothing was sent")
 	}
 
-	return ca, nil
+	return ca, hash, nil
 }
 
 // identify asks the yard who the token stands for. A bootstrap token is

@@ -25,7 +25,7 @@ func (a *app) tokens() *cobra.Command {
 		Args:  exit.NoArgs,
 		Long:  `List tokens: your own, or for admins those of all users. Secrets are shown once, when a token is created.`,
 		Example: "  trainyard tokens\n  trainyard tokens create --scope read --ttl 7d --note dashboard\n  trainyard " +
-			"tokens create --join --uses 10\n  trainyard tokens revoke abcdefghij",
+			"tokens create --join --uses 10\n  trainyard tokens revoke abcdefghij\n  trainyard tokens revoke --all",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(func(c *api.Client) error { return a.listTokens(cmd.Context(), c, id.User(owner)) })
 		},
@@ -64,7 +64,7 @@ func (a *app) listTokens(ctx context.Context, client *api.Client, owner id.User)
 
 	return a.Show(all, names, func() error {
 		now := a.Clock.Now()
-		t := a.NewTable("ID", "KIND", "OWNER", "STATE", "FOR", "CREATED", "EXPIRES", "LAST USED", "NOTE")
+		t := a.NewTable("ID", "KIND", "OWNER", "STATE", "FOR", "CREATED", "EXPIRES", "LAST USED", "ENDS WITH", "NOTE")
 
 		for _, k := range all.Tokens {
 			state := table.Cell{Text: "valid", Color: table.Green}
@@ -93,6 +93,7 @@ func (a *app) listTokens(ctx context.Context, client *api.Client, owner id.User)
 				table.Cell{Text: humanize.Ago(k.Created, now)},
 				table.Cell{Text: humanize.Ago(k.Expires, now)},
 				table.Cell{Text: used},
+				table.Cell{Text: string(k.Parent)},
 				table.Cell{Text: k.Note},
 			)
 		}
@@ -103,8 +104,12 @@ func (a *app) listTokens(ctx context.Context, client *api.Client, owner id.User)
 
 // tokenFor says what a token may be used for.
 func tokenFor(k api.Token) string {
-	if k.Kind != tenant.JoinToken {
+	switch k.Kind {
+	case tenant.AccessToken:
 		return string(k.Scope)
+	case tenant.BootstrapToken:
+		return "a login of scope " + string(k.Scope)
+	case tenant.JoinToken:
 	}
 
 	text := humanize.Count(k.UsesLeft, "more "+k.Class+" node")
@@ -116,22 +121,28 @@ func tokenFor(k api.Token) string {
 }
 
 func (a *app) createToken() *cobra.Command {
-	var join bool
+	var join, login bool
 	var scope, owner, class string
 	request := api.TokenRequest{Kind: tenant.AccessToken}
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create a token for a person, a program, or nodes that join",
 		Args:  exit.NoArgs,
-		Long: `Create a token. Its secret is shown only once. With --join it lets machines join as nodes, otherwise
-people and programs use it to call the API.`,
-		Example: "  trainyard tokens create --ttl 90d --note laptop\n  trainyard tokens create --owner ada\n  trainyard " +
-			"tokens create --join --class reserved --pool a100 --uses 8",
+		Long: `Create a token. Its secret is shown only once. With --join it lets machines join as nodes; with --login
+a person logs in with it, once; otherwise people and programs use it to call the API.
+
+A token ends with the one with which it was created, and never later. Only within 15 minutes after a login are tokens
+created that stand for themselves. Creating tokens needs a token of scope tokens or admin.`,
+		Example: "  trainyard tokens create --ttl 90d --note laptop\n  trainyard tokens create --login --owner ada\n" +
+			"  trainyard tokens create --join --class reserved --pool a100 --uses 8",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			given := cmd.Flags().Changed
 
-			if join {
+			switch {
+			case join:
 				request.Kind = tenant.JoinToken
+			case login:
+				request.Kind = tenant.BootstrapToken
 			}
 
 			if join && (given("scope") || given("owner")) || !join && (given("class") || given("pool") || given("uses")) {
@@ -155,16 +166,19 @@ people and programs use it to call the API.`,
 
 	flags := cmd.Flags()
 	flags.BoolVar(&join, "join", false, "create a token with which machines join")
-	flags.StringVar(&scope, "scope", "", "`scope`: read, submit or admin (default submit)")
+	flags.BoolVar(&login, "login", false, "create a token with which a person logs in, once")
+	flags.StringVar(&scope, "scope", "", "`scope`: read, submit, tokens or admin (default submit, with --login tokens)")
 	flags.StringVar(&owner, "owner", "", "`user` who owns the token (default yourself)")
 	flags.StringVar(&request.Note, "note", "", "`text` that says what it is for")
-	flags.StringVar(&request.TTL, "ttl", "", "lifetime as a `duration`, e.g. 12h or 30d (default 30d, join tokens 1h)")
+	flags.StringVar(&request.TTL, "ttl", "",
+		"lifetime as a `duration`, e.g. 12h or 30d (default 30d, with --join or --login 1h)")
 	flags.StringVar(&class, "class", "", "`class` of nodes that join: local, reserved or ondemand (default local)")
 	flags.StringVar(&request.Pool, "pool", "", "`pool` of nodes that join")
 	flags.IntVar(&request.Uses, "uses", 0, "`number` of machines that may join (default 1)")
 	a.OutputFlag(cmd)
 	cmd.Flags().BoolVarP(&a.Quiet, "quiet", "q", false, "print the secret only")
 	cmd.MarkFlagsMutuallyExclusive("quiet", "output")
+	cmd.MarkFlagsMutuallyExclusive("join", "login")
 
 	return cmd
 }
@@ -182,10 +196,14 @@ func (a *app) doCreateToken(ctx context.Context, client *api.Client, request api
 
 		a.Note("The secret is shown only once. Token %s expires %s.", made.ID, humanize.Ago(made.Expires, a.Clock.Now()))
 
+		if made.Parent != "" {
+			a.Note("It ends with token %s, with which it was created.", made.Parent)
+		}
+
 		if made.Kind == tenant.JoinToken {
-			a.Next(fmt.Sprintf("trainyard agent join %s --token %s     on the machine", client.Base(), made.Text))
+			a.Next(fmt.Sprintf("trainyard agent join %s --token -     on the machine; it reads the token", client.Base()))
 		} else {
-			a.Next(fmt.Sprintf("trainyard login %s --token %s", client.Base(), made.Text))
+			a.Next(fmt.Sprintf("trainyard login %s     it asks for the token", client.Base()))
 		}
 
 		return nil
@@ -193,27 +211,66 @@ func (a *app) doCreateToken(ctx context.Context, client *api.Client, request api
 }
 
 func (a *app) revokeToken() *cobra.Command {
-	return &cobra.Command{
-		Use: "revoke TOKEN...", Short: "Revoke tokens", Args: exit.Args(1, 0, "token ID"),
-		Example: "  trainyard tokens revoke abcdefghij",
+	var all bool
+	var owner string
+	cmd := &cobra.Command{
+		Use: "revoke [TOKEN...]", Short: "Revoke tokens and those that were created with them",
+		Long: `Revoke tokens, and with each those that were created with it. With --all these are all of your tokens but the
+one that you are logged in with, or all of another user's.`,
+		Args: cobra.ArbitraryArgs,
+		Example: "  trainyard tokens revoke abcdefghij\n  trainyard tokens revoke --all\n" +
+			"  trainyard tokens revoke --all --owner ada",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withClient(func(c *api.Client) error {
-				for _, arg := range args {
-					name := id.Token(arg)
-					if whole, err := auth.Parse(arg); err == nil {
-						name = whole.ID // somebody gave the secret itself; it is not repeated
-					}
+			switch {
+			case all && len(args) > 0:
+				return exit.Usagef(cmd, "give tokens or --all, not both")
+			case !all && owner != "":
+				return exit.Usagef(cmd, "--owner is for --all")
+			case !all && len(args) == 0:
+				return exit.Usagef(cmd, "give the IDs of tokens, or --all")
+			}
 
-					if err := c.RevokeToken(cmd.Context(), name); err != nil {
-						return fmt.Errorf("revoke %s: %w", name, err)
-					}
-					if _, err := fmt.Fprintf(a.Stdout, "%s revoked\n", name); err != nil {
-						return err
-					}
+			return a.withClient(func(c *api.Client) error {
+				if all {
+					return a.revokeAll(cmd.Context(), c, id.User(owner))
 				}
 
-				return nil
+				return a.revokeTokens(cmd.Context(), c, args)
 			})
 		},
 	}
+
+	cmd.Flags().BoolVar(&all, "all", false, "all tokens of a user, except the one that you are logged in with")
+	cmd.Flags().StringVar(&owner, "owner", "", "with --all: `user` whose tokens are revoked (default yourself)")
+
+	return cmd
+}
+
+func (a *app) revokeTokens(ctx context.Context, client *api.Client, args []string) error {
+	for _, arg := range args {
+		name := id.Token(arg)
+		if whole, err := auth.Parse(arg); err == nil {
+			name = whole.ID // somebody gave the secret itself; it is not repeated
+		}
+
+		if err := client.RevokeToken(ctx, name); err != nil {
+			return fmt.Errorf("revoke %s: %w", name, err)
+		}
+		if _, err := fmt.Fprintf(a.Stdout, "%s revoked\n", name); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+func (a *app) revokeAll(ctx context.Context, client *api.Client, owner id.User) error {
+	done, err := client.RevokeTokens(ctx, owner)
+	if err != nil {
+		return err
+	}
+
+	_, err = fmt.Fprintf(a.Stdout, "%s revoked\n", humanize.Count(done.Revoked, "token"))
+
+	return err
 }

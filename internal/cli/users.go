@@ -20,7 +20,16 @@ import (
 func (a *app) users() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "users [USER]", Short: "List users, or show one", Args: exit.Args(0, 1, "user"),
-		Example: "  trainyard users\n  trainyard users add ada --role researcher\n  trainyard users disable ada",
+		Long: `List users, or show one. Their roles:
+
+  viewer      reads the jobs and the usage of their projects; changes nothing
+  researcher  submits jobs, reads and changes their own
+  operator    a researcher who also manages nodes and leases, and reads everything
+  admin       everything
+
+The lead of a project reads and changes its jobs: trainyard projects members PROJECT --lead USER.`,
+		Example: "  trainyard users\n  trainyard users add ada --role researcher\n  trainyard users priority ada 80\n" +
+			"  trainyard users disable ada",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(c *api.Client) error {
 				if len(args) == 1 {
@@ -43,6 +52,7 @@ func (a *app) users() *cobra.Command {
 	cmd.AddCommand(
 		a.addUser(),
 		a.setRole(),
+		a.setPriority(),
 		a.able("disable", "Lock a user out; their jobs go on", true),
 		a.able("enable", "Let a user in again", false),
 	)
@@ -78,17 +88,23 @@ func (a *app) showUsers(value any, users ...api.User) error {
 
 	return a.Show(value, names, func() error {
 		now := a.Clock.Now()
-		t := a.NewTable("USER", "ROLE", "STATE", "USAGE", "CREATED")
+		t := a.NewTable("USER", "ROLE", "STATE", "MAX PRIORITY", "USAGE", "CREATED")
 		for _, u := range users {
 			state := table.Cell{Text: "active", Color: table.Green}
 			if u.Disabled {
 				state = table.Cell{Text: "disabled", Color: table.Gray}
 			}
 
+			highest := "by role"
+			if u.MaxPriority != nil {
+				highest = strconv.Itoa(*u.MaxPriority)
+			}
+
 			t.Cells(
 				table.Cell{Text: string(u.ID)},
 				table.Cell{Text: string(u.Role)},
 				state,
+				table.Cell{Text: highest},
 				table.Cell{
 					Text: strconv.FormatFloat(u.Usage/time.Hour.Seconds(), 'f', 1, 64) + " GPU-h",
 				},
@@ -130,14 +146,14 @@ func (a *app) addUser() *cobra.Command {
 					return err
 				}
 
-				a.Next(fmt.Sprintf("trainyard tokens create --owner %s     a token for them to log in with", name))
+				a.Next(fmt.Sprintf("trainyard tokens create --login --owner %s     a token for them to log in with", name))
 
 				return nil
 			})
 		},
 	}
 
-	cmd.Flags().StringVar(&role, "role", string(tenant.Researcher), "admin or researcher")
+	cmd.Flags().StringVar(&role, "role", string(tenant.Researcher), "`role`: viewer, researcher, operator or admin")
 	a.OutputFlag(cmd)
 
 	return cmd
@@ -160,6 +176,39 @@ func (a *app) setRole() *cobra.Command {
 
 	return cmd
 }
+
+func (a *app) setPriority() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "priority USER PRIORITY", Short: "Set the highest priority of a user's jobs",
+		Long: "Set the highest priority of the jobs that a user submits, from 0 to 100; role lets that of their role " +
+			"apply.",
+		Args:    exit.Args(2, 2, "user and priority"),
+		Example: "  trainyard users priority ada 80\n  trainyard users priority ada role",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			highest := byRole
+			if args[1] != "role" {
+				n, err := strconv.Atoi(args[1])
+				if err != nil || n < 0 || n > maxPriority {
+					return exit.Usagef(cmd, "priority must be an integer between 0 and %d, or role, got %s", maxPriority, args[1])
+				}
+
+				highest = n
+			}
+
+			return a.changeUser(cmd.Context(), args[0], func(u *api.UserRequest) { u.MaxPriority = &highest })
+		},
+	}
+
+	a.OutputFlag(cmd)
+
+	return cmd
+}
+
+// The priorities of users' jobs.
+const (
+	maxPriority = 100
+	byRole      = -1 // lets the highest priority of their role apply
+)
 
 func (a *app) able(verb, short string, disabled bool) *cobra.Command {
 	cmd := &cobra.Command{

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -171,9 +172,9 @@ func (n *node) upload(run id.Run, rank int, offset int64, data []byte, final boo
 }
 
 // started makes a job of one rank that runs on this node.
-func (n *node) started(c *api.Client) (id.Job, id.Run) {
+func (n *node) started(c *api.Client, more ...string) (id.Job, id.Run) {
 	n.y.t.Helper()
-	j := n.y.submit(c, "run: train")[0].ID
+	j := n.y.submit(c, strings.Join(append([]string{"run: train"}, more...), "\n"))[0].ID
 	run := n.awaitRun(j, 1)
 	n.starts(run, 0)
 

@@ -60,6 +60,7 @@ func badYard(t *testing.T) (*yard, *node, map[string]string) {
 	}
 	tokens := map[string]string{
 		"ada":       y.token("ada", tenant.Researcher, tenant.ScopeSubmit),
+		"minter":    y.token("ada", tenant.Researcher, tenant.ScopeTokens),
 		"bob":       y.token("bob", tenant.Researcher, tenant.ScopeSubmit),
 		"root":      y.token("root", tenant.Admin, tenant.ScopeAdmin),
 		"reader":    life(tenant.AccessToken, tenant.ScopeRead, time.Hour),

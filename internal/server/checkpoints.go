@@ -16,9 +16,9 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/job"
 	"trainyard/internal/server/httpapi"
 	"trainyard/internal/store"
-	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
 
@@ -37,7 +37,7 @@ func (s *Server) checkpointRoutes() {
 	huma.Register(s.api, remove, s.removeCheckpoint)
 
 	s.router.Plain(s.op("download-checkpoint", http.MethodGet, path+"/archive",
-		"Download the files of a checkpoint as a tar archive", tag), s.identify, s.downloadCheckpoint)
+		"Download the files of a checkpoint as a tar archive", tag), admitted, s.downloadCheckpoint)
 }
 
 // maxCheckpoints is how many checkpoints of a job are listed at most.
@@ -120,23 +120,23 @@ type checkpointInput struct {
 	Checkpoint string `path:"checkpoint" maxLength:"60"`
 }
 
-// findCheckpoint returns a checkpoint that the caller may see, and whose it is. One they may not see is not there.
-func (s *Server) findCheckpoint(ctx context.Context, name string) (checkpoint.Checkpoint, id.User, error) {
+// findCheckpoint returns a checkpoint that the caller may see, and its job. One they may not see is not there.
+func (s *Server) findCheckpoint(ctx context.Context, name string) (checkpoint.Checkpoint, job.Job, error) {
 	missing := fault.New(fault.NotFound, "checkpoint_not_found", "checkpoint %s not found", name).
 		WithRemedy("trainyard checkpoints JOB lists those of a job")
 
 	j, _, ok := id.Checkpoint(name).Split()
 	if !ok {
-		return checkpoint.Checkpoint{}, "", missing
+		return checkpoint.Checkpoint{}, job.Job{}, missing
 	}
 
-	owner, err := s.readJob(ctx, string(j))
+	of, err := s.readJob(ctx, string(j))
 	if fault.KindOf(err) == fault.NotFound {
 		err = missing
 	}
 
 	if err != nil {
-		return checkpoint.Checkpoint{}, "", err
+		return checkpoint.Checkpoint{}, job.Job{}, err
 	}
 
 	c, err := s.Store.Checkpoint(ctx, id.Checkpoint(name))
@@ -144,7 +144,7 @@ func (s *Server) findCheckpoint(ctx context.Context, name string) (checkpoint.Ch
 		err = missing
 	}
 
-	return c, owner.Owner, err
+	return c, of, err
 }
 
 func (s *Server) getCheckpoint(ctx context.Context, in *checkpointInput) (*httpapi.Body[api.Checkpoint], error) {
@@ -177,9 +177,9 @@ func (s *Server) unpinCheckpoint(ctx context.Context, in *checkpointInput) (*htt
 }
 
 func (s *Server) setPin(ctx context.Context, in *checkpointInput, on bool) (*httpapi.Body[api.Checkpoint], error) {
-	_, owner, err := s.findCheckpoint(ctx, in.Checkpoint)
+	_, j, err := s.findCheckpoint(ctx, in.Checkpoint)
 	if err == nil {
-		err = allow(ctx, tenant.ChangeJob, owner)
+		err = allowJob(ctx, "change jobs", &j)
 	}
 
 	if err != nil {
@@ -187,7 +187,7 @@ func (s *Server) setPin(ctx context.Context, in *checkpointInput, on bool) (*htt
 	}
 
 	answer, err := s.do(ctx, yardmaster.PinCheckpoint{
-		Checkpoint: id.Checkpoint(in.Checkpoint), Owner: owner, By: callerOf(ctx).User, On: on,
+		Checkpoint: id.Checkpoint(in.Checkpoint), Owner: j.Owner, By: callerOf(ctx).User, On: on,
 	})
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -199,15 +199,15 @@ func (s *Server) setPin(ctx context.Context, in *checkpointInput, on bool) (*htt
 }
 
 func (s *Server) removeCheckpoint(ctx context.Context, in *checkpointInput) (*struct{}, error) {
-	_, owner, err := s.findCheckpoint(ctx, in.Checkpoint)
+	_, j, err := s.findCheckpoint(ctx, in.Checkpoint)
 	if err == nil {
-		err = allow(ctx, tenant.ChangeJob, owner)
+		err = allowJob(ctx, "change jobs", &j)
 	}
 
 	if err == nil {
 		by := string(callerOf(ctx).User)
 		_, err = s.do(ctx, yardmaster.RemoveCheckpoint{
-			Checkpoint: id.Checkpoint(in.Checkpoint), Owner: owner, By: by, Why: "removed by " + by,
+			Checkpoint: id.Checkpoint(in.Checkpoint), Owner: j.Owner, By: by, Why: "removed by " + by,
 		})
 	}
 
@@ -221,7 +221,9 @@ func (s *Server) removeCheckpoint(ctx context.Context, in *checkpointInput) (*st
 // downloadCheckpoint sends the files of a checkpoint. Its bytes are verified while they are sent: an answer that breaks
 // off is the only way to say that they are wrong.
 func (s *Server) downloadCheckpoint(w http.ResponseWriter, r *http.Request) error {
-	ctx := r.Context()
+	ctx, stop := s.lasting(r.Context())
+	defer stop()
+
 	c, _, err := s.findCheckpoint(ctx, r.PathValue("checkpoint"))
 	if err != nil {
 		return err

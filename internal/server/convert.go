@@ -221,7 +221,9 @@ func toWhy(w *yardmaster.WhyReport) *api.Why {
 }
 
 func toUser(u *tenant.User, usage float64) api.User {
-	return api.User{ID: u.ID, Role: u.Role, Disabled: u.Disabled, Created: shown(u.Created), Usage: usage}
+	return api.User{
+		ID: u.ID, Role: u.Role, Disabled: u.Disabled, Created: shown(u.Created), Usage: usage, MaxPriority: u.MaxPriority,
+	}
 }
 
 func (s *Server) toToken(t *tenant.Token) api.Token {
@@ -238,6 +240,7 @@ func (s *Server) toToken(t *tenant.Token) api.Token {
 		Expires:  shown(t.Expires),
 		Revoked:  t.Revoked,
 		LastUsed: s.used.get(t.ID),
+		Parent:   t.Parent,
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"trainyard/internal/api"
+	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/server/httpapi"
 	"trainyard/internal/store"
@@ -58,17 +59,22 @@ type eventInput struct {
 	Specs bool `query:"specs" doc:"include job specs in submission events"`
 }
 
-// eventFilter says what of the feed the caller may see: an admin all of it,
-// others what concerns their own things.
+// eventFilter says what of the feed the caller may see: an admin or operator all of it,
+// others what concerns their own things, and jobs that they may read.
 func (s *Server) eventFilter(ctx context.Context, in *eventInput) (store.EventFilter, error) {
 	who := callerOf(ctx)
 	f := store.EventFilter{Kind: in.Kind, Job: id.Job(in.Job), Node: id.Node(in.Node), Limit: in.Limit}
-	if !who.May(tenant.ReadEvents, "") {
-		f.Owner = who.User
+
+	whole, err := s.wholeStory(ctx, in.Job)
+	if err != nil {
+		return f, err
 	}
 
-	if err := allow(ctx, tenant.ReadEvents, f.Owner); err != nil {
-		return f, err
+	if !whole && !who.May(tenant.ReadEvents, "") {
+		f.Owner = who.User
+		if err := allow(ctx, tenant.ReadEvents, f.Owner); err != nil {
+			return f, err
+		}
 	}
 
 	if in.Cursor == "" && in.Tail > 0 {
@@ -81,6 +87,20 @@ func (s *Server) eventFilter(ctx context.Context, in *eventInput) (store.EventFi
 	f.After = after
 
 	return f, err
+}
+
+// wholeStory reports whether the events of one job are asked for, by who may read it whosever it is.
+func (s *Server) wholeStory(ctx context.Context, name string) (bool, error) {
+	if name == "" || len(callerOf(ctx).Sees(tenant.ReadJob)) == 0 {
+		return false, nil
+	}
+
+	_, err := s.readJob(ctx, name)
+	if fault.KindOf(err) == fault.NotFound {
+		return false, nil
+	}
+
+	return err == nil, err
 }
 
 // eventTail returns the number after which the last n events that a filter lets through follow.
@@ -142,15 +162,17 @@ func (s *Server) followEvents(ctx context.Context, in *eventInput) (*huma.Stream
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		req, w := humago.Unwrap(hc)
 		out := httpapi.NewStream(w)
-		if err := s.sendEvents(req.Context(), f, out); err != nil && req.Context().Err() == nil {
-			s.Log.WarnContext(req.Context(), "following events ended", "error", err)
-			out.Send("", "error", httpapi.ToProblem(err))
-		}
+		ctx, stop := s.lasting(req.Context())
+		defer stop()
+
+		s.endFeed(ctx, s.sendEvents(ctx, f, out), out, "events")
 	}}, nil
 }
 
 // sendEvents sends the feed from memory, and from the store what is older.
 func (s *Server) sendEvents(ctx context.Context, f store.EventFilter, out *httpapi.Stream) error {
+	who := callerOf(ctx)
+
 	for {
 		last := s.Feed.Last()
 		events, changed, ok := s.Feed.After(f.After)
@@ -167,6 +189,11 @@ func (s *Server) sendEvents(ctx context.Context, f store.EventFilter, out *httpa
 			if ok {
 				upTo = last
 			}
+		}
+
+		// After reading: the directory hears of a revocation before the feed has what happened since.
+		if _, err := s.stillMay(who); err != nil {
+			return err
 		}
 
 		for i := range events {

@@ -38,7 +38,7 @@ func (s *Server) fileRoutes() {
 		Summary:     "Upload a file or the manifest of a working directory, addressed by its SHA-256",
 		Security:    byToken,
 		Tags:        []string{"files"},
-	}, s.identify, s.putFile)
+	}, admitted, s.putFile)
 }
 
 func (s *Server) missingFiles(

@@ -9,13 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
-
+	"trainyard/internal/auth"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
-	"trainyard/internal/server/httpapi"
 	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster"
 )
 
 // caller is who makes a request.
@@ -28,40 +26,6 @@ type callerKey struct{}
 
 // byToken is the security of operations for people.
 var byToken = []map[string][]string{{"token": {}}}
-
-// authenticate finds out who asks where the operation's security names a token,
-// and limits how often people and strangers may. Agents are agentapi's to check.
-func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
-	r, w := humago.Unwrap(ctx)
-	var err error
-	if len(ctx.Operation().Security) == 0 && !s.limiter.allow(addressOf(r)) {
-		err = tooOften()
-	}
-
-	for _, scheme := range ctx.Operation().Security {
-		if _, ok := scheme["token"]; ok {
-			var c caller
-			c, err = s.person(r)
-			if err == nil {
-				ctx = huma.WithValue(ctx, callerKey{}, c)
-			}
-		}
-	}
-
-	if err != nil {
-		httpapi.WriteProblem(w, err)
-		return
-	}
-
-	next(ctx)
-}
-
-// identify adds who presents an access token to the context of a request.
-func (s *Server) identify(r *http.Request) (context.Context, error) {
-	c, err := s.person(r)
-
-	return context.WithValue(r.Context(), callerKey{}, c), err
-}
 
 // person returns who presents an access token.
 func (s *Server) person(r *http.Request) (caller, error) {
@@ -100,7 +64,7 @@ func tooOften() error {
 		WithRemedy("wait a second, or ask an admin for a higher limit")
 }
 
-// callerOf returns who makes the request; authenticate has put it there.
+// callerOf returns who makes the request; admit has put it there.
 func callerOf(ctx context.Context) caller {
 	c, _ := ctx.Value(callerKey{}).(caller)
 	return c
@@ -108,14 +72,20 @@ func callerOf(ctx context.Context) caller {
 
 // actionPhrases say what a caller who is denied cannot do.
 var actionPhrases = map[tenant.Action]string{
-	tenant.ReadJob:       "read jobs",
-	tenant.ChangeJob:     "change jobs",
-	tenant.SubmitJob:     "submit jobs",
-	tenant.ReadNodes:     "list nodes",
-	tenant.ChangeNodes:   "change nodes",
-	tenant.ReadEvents:    "read events",
-	tenant.ManageUsers:   "manage users",
-	tenant.OwnTokens:     "manage tokens",
+	tenant.Identify:    "use the API",
+	tenant.ReadJob:     "read jobs",
+	tenant.ChangeJob:   "change jobs",
+	tenant.SubmitJob:   "submit jobs",
+	tenant.ReadNodes:   "list nodes",
+	tenant.ChangeNodes: "change nodes",
+	tenant.ReadEvents:  "read events",
+	tenant.ManageUsers: "manage users",
+	tenant.ReadTokens:  "list tokens",
+	tenant.OwnTokens:   "create and revoke tokens",
+
+	tenant.ReadProjects:   "list projects",
+	tenant.ManageProjects: "manage projects",
+
 	tenant.ReadUsage:     "read usage and costs",
 	tenant.ReadOffers:    "list offers",
 	tenant.ManageQuotas:  "manage quotas",
@@ -127,13 +97,13 @@ var actionPhrases = map[tenant.Action]string{
 
 // allow answers Denied unless the caller may do this to a thing of this owner.
 func allow(ctx context.Context, a tenant.Action, owner id.User) error {
-	return allowTo(ctx, actionPhrases[a], a, owner)
+	return allowIn(ctx, actionPhrases[a], a, owner, "")
 }
 
-// allowTo is allow with words of its own for what the caller wants to do.
-func allowTo(ctx context.Context, phrase string, a tenant.Action, owner id.User) error {
+// allowIn is allow for a thing that may belong to a project, with words of its own for what the caller wants to do.
+func allowIn(ctx context.Context, phrase string, a tenant.Action, owner id.User, project id.Project) error {
 	c := callerOf(ctx)
-	if c.May(a, owner) {
+	if c.MayIn(a, owner, project) {
 		return nil
 	}
 
@@ -141,11 +111,16 @@ func allowTo(ctx context.Context, phrase string, a tenant.Action, owner id.User)
 		phrase += " of " + string(owner)
 	}
 
+	return deny(c, phrase, func(other tenant.Caller) bool { return other.MayIn(a, owner, project) })
+}
+
+// deny says what a caller cannot do, and what would let them. may says whether another caller could.
+func deny(c caller, phrase string, may func(tenant.Caller) bool) error {
 	denied := fault.New(fault.Denied, "not_allowed", "permission denied: %s cannot %s", c.User, phrase)
 
-	wider := c
+	wider := c.Caller
 	wider.Scope = tenant.ScopeAdmin
-	if wider.May(a, owner) {
+	if may(wider) {
 		return denied.WithRemedy("the scope of this token is %s; use a token with a wider scope", c.Scope)
 	}
 
@@ -153,14 +128,15 @@ func allowTo(ctx context.Context, phrase string, a tenant.Action, owner id.User)
 }
 
 // ownerFilter returns whose things the caller gets to see: those of the owner that was
-// asked for, or of everyone (""), or, where that is not for them, their own.
-func ownerFilter(ctx context.Context, a tenant.Action, owner id.User) (id.User, error) {
+// asked for, or of everyone (""), or, where that is not for them, their own. The list is of things of the project, or
+// of all if that is "".
+func ownerFilter(ctx context.Context, a tenant.Action, owner id.User, project id.Project) (id.User, error) {
 	who := callerOf(ctx)
-	if owner == "" && !who.May(a, "") {
+	if owner == "" && !who.MayIn(a, "", project) {
 		owner = who.User
 	}
 
-	return owner, allow(ctx, a, owner)
+	return owner, allowIn(ctx, actionPhrases[a], a, owner, project)
 }
 
 // lastUsed remembers when tokens were used, in memory only: writing it down at
@@ -195,4 +171,22 @@ func stack() string { return string(debug.Stack()) }
 
 func errInternal() error {
 	return fault.New(fault.Internal, "internal", "internal server error").WithRemedy("see the server's log")
+}
+
+// admitted is the context of a request that the gate has let through: the caller is in it.
+func admitted(r *http.Request) (context.Context, error) { return r.Context(), nil }
+
+// KeepDirectory brings a directory up to date with what was committed.
+func KeepDirectory(d *auth.Directory, b *yardmaster.Batch) {
+	for i := range b.Users {
+		d.PutUser(b.Users[i])
+	}
+
+	for i := range b.Tokens {
+		d.PutToken(b.Tokens[i])
+	}
+
+	for i := range b.Members {
+		d.PutMember(b.Members[i])
+	}
 }

@@ -153,7 +153,7 @@ func startYardOn(t testing.TB, dir string, blobs blob.Store, settings ...setting
 	state, err := st.Load(ctx, y.clock.Now().Add(-cfg.KeepFinal))
 	y.must(err)
 	directory := auth.NewDirectory()
-	directory.Set(state.Users, state.Tokens)
+	directory.Set(state.Users, state.Tokens, state.Members)
 	core := yardmaster.New(cfg)
 	core.Load(y.clock.Now(), state)
 	board := metrics.New(y.clock, metrics.Options{Providers: []string{"testcloud"}, ByUser: true})
@@ -163,15 +163,9 @@ func startYardOn(t testing.TB, dir string, blobs blob.Store, settings ...setting
 	events := feed.New(state.LastEvent)
 	log := slog.New(slog.DiscardHandler)
 	y.loop = NewLoop(LoopConfig{Yard: core, Store: y.store, Engine: hub, Clock: y.clock, Log: log, Held: y.held.get,
-		After: []func(*yardmaster.Batch){events.Add, board.Take, func(b *yardmaster.Batch) {
-			for i := range b.Users {
-				directory.PutUser(b.Users[i])
-			}
-
-			for i := range b.Tokens {
-				directory.PutToken(b.Tokens[i])
-			}
-		}}})
+		After: []func(*yardmaster.Batch){
+			func(b *yardmaster.Batch) { KeepDirectory(directory, b) }, events.Add, board.Take,
+		}})
 
 	y.srv = New(
 		config,

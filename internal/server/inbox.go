@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/inbox"
+	"trainyard/internal/job"
 	"trainyard/internal/server/httpapi"
 	"trainyard/internal/store"
 	"trainyard/internal/tenant"
@@ -36,9 +37,17 @@ type inboxInput struct {
 }
 
 func (s *Server) listQuestions(ctx context.Context, in *inboxInput) (*httpapi.Body[api.QuestionPage], error) {
-	owner, err := ownerFilter(ctx, tenant.ReadJob, id.User(in.Owner))
+	whole, err := s.wholeStory(ctx, in.Job)
 	if err != nil {
 		return nil, s.fail(ctx, err)
+	}
+
+	owner := id.User(in.Owner)
+	if !whole {
+		owner, err = ownerFilter(ctx, tenant.ReadJob, owner, "")
+		if err != nil {
+			return nil, s.fail(ctx, err)
+		}
 	}
 
 	f := store.QuestionFilter{Owner: owner, Job: id.Job(in.Job), Before: id.Question(in.Cursor), Limit: in.Limit + 1}
@@ -68,22 +77,24 @@ type questionInput struct {
 	Question string `path:"question" maxLength:"60"`
 }
 
-// readQuestion returns a question that the caller may see. One they may not see is not there.
-func (s *Server) readQuestion(ctx context.Context, name string) (inbox.Question, error) {
+// readQuestion returns a question that the caller may see, and its job. One they may not see is not there.
+func (s *Server) readQuestion(ctx context.Context, name string) (inbox.Question, job.Job, error) {
 	q, err := s.Store.Question(ctx, id.Question(name))
 	if err != nil {
-		return q, err
+		return q, job.Job{}, err
 	}
-	if !callerOf(ctx).May(tenant.ReadJob, q.Owner) {
-		return q, fault.New(fault.NotFound, "question_not_found", "question %s not found", name).
+
+	j, err := s.readJob(ctx, string(q.Job))
+	if fault.KindOf(err) == fault.NotFound {
+		err = fault.New(fault.NotFound, "question_not_found", "question %s not found", name).
 			WithRemedy("trainyard inbox lists the open ones")
 	}
 
-	return q, nil
+	return q, j, err
 }
 
 func (s *Server) getQuestion(ctx context.Context, in *questionInput) (*httpapi.Body[api.Question], error) {
-	q, err := s.readQuestion(ctx, in.Question)
+	q, _, err := s.readQuestion(ctx, in.Question)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -121,9 +132,9 @@ func (s *Server) answerQuestion(
 	m yardmaster.Message,
 	done func(*inbox.Question) bool,
 ) (*httpapi.Body[api.Question], error) {
-	q, err := s.readQuestion(ctx, name)
+	q, j, err := s.readQuestion(ctx, name)
 	if err == nil {
-		err = allowTo(ctx, "answer questions", tenant.ChangeJob, q.Owner)
+		err = allowJob(ctx, "answer questions", &j)
 	}
 
 	if err == nil && q.State == inbox.Open {
@@ -135,7 +146,7 @@ func (s *Server) answerQuestion(
 		}
 
 		if fault.KindOf(err) == fault.NotFound { // it was closed meanwhile
-			q, err = s.readQuestion(ctx, name)
+			q, _, err = s.readQuestion(ctx, name)
 		}
 	}
 

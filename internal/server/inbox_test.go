@@ -13,9 +13,10 @@ import (
 )
 
 // outOfMemory runs a job with so much memory that runs out of it.
-func (n *node) outOfMemory(c *api.Client, memory string) id.Job {
+func (n *node) outOfMemory(c *api.Client, memory string, more ...string) id.Job {
 	n.y.t.Helper()
-	j := n.y.submit(c, "run: train\nresources: {memory: "+memory+"}")[0].ID
+	file := append([]string{"run: train", "resources: {memory: " + memory + "}"}, more...)
+	j := n.y.submit(c, strings.Join(file, "\n"))[0].ID
 	run := n.awaitRun(j, 1)
 	n.starts(run, 0)
 	n.tell(api.RankReport{

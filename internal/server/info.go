@@ -45,7 +45,7 @@ func (s *Server) infoRoutes() {
 		func(w http.ResponseWriter, _ *http.Request) { answerText(w, http.StatusOK, string(spec.Schema())) },
 	)
 
-	s.mux.Handle("GET /metrics", promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{}))
+	s.mux.HandleFunc("GET /metrics", promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{}).ServeHTTP)
 
 	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		answerText(

@@ -124,12 +124,7 @@ func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*httpapi.Body
 		Limit:   in.Limit + 1,
 	}
 
-	who := callerOf(ctx)
-	if f.Owner == "" && !who.May(tenant.ReadJob, "") {
-		f.Owner = who.User
-	}
-
-	if err := allow(ctx, tenant.ReadJob, f.Owner); err != nil {
+	if err := confineJobs(ctx, &f); err != nil {
 		return nil, httpapi.ToProblem(err)
 	}
 
@@ -186,6 +181,22 @@ func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*httpapi.Body
 	return &httpapi.Body[api.JobPage]{Body: page}, nil
 }
 
+// confineJobs keeps a list to the jobs that the caller may see: their own, and those of the projects whose jobs they
+// may read.
+func confineJobs(ctx context.Context, f *store.JobFilter) error {
+	who := callerOf(ctx)
+
+	if who.May(tenant.ReadJob, f.Owner) || f.Project != "" && who.MayIn(tenant.ReadJob, f.Owner, f.Project) {
+		return nil
+	}
+
+	if f.Owner == "" {
+		f.Owner, f.Projects = who.User, who.Sees(tenant.ReadJob)
+	}
+
+	return allow(ctx, tenant.ReadJob, f.Owner)
+}
+
 // addBriefs fills in what is not stored: where live jobs run and why others wait.
 func (s *Server) addBriefs(ctx context.Context, jobs []api.Job) error {
 	ids := make([]id.Job, len(jobs))
@@ -227,11 +238,16 @@ func (s *Server) readJob(ctx context.Context, name string) (job.Job, error) {
 	if err != nil {
 		return job.Job{}, err
 	}
-	if !callerOf(ctx).May(tenant.ReadJob, j.Owner) {
+	if !callerOf(ctx).MayIn(tenant.ReadJob, j.Owner, j.Project) {
 		return job.Job{}, fault.New(fault.NotFound, "job_not_found", "there is no job %s", name)
 	}
 
 	return j, nil
+}
+
+// allowJob answers Denied unless the caller may change a job; phrase is what they want to do.
+func allowJob(ctx context.Context, phrase string, j *job.Job) error {
+	return allowIn(ctx, phrase, tenant.ChangeJob, j.Owner, j.Project)
 }
 
 func (s *Server) getJob(ctx context.Context, in *jobInput) (*httpapi.Body[api.JobDetail], error) {
@@ -300,7 +316,7 @@ func (s *Server) changeJob(
 		if err != nil {
 			return nil, s.fail(ctx, err)
 		}
-		if err := allowTo(ctx, verb+" jobs", tenant.ChangeJob, j.Owner); err != nil {
+		if err := allowJob(ctx, verb+" jobs", &j); err != nil {
 			return nil, httpapi.ToProblem(err)
 		}
 

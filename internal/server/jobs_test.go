@@ -245,7 +245,9 @@ func TestABootstrapTokenLogsInOnce(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	y.admin()
-	boot := y.newToken(tokenOf("bootstrap", "root", y.clock.Now().Add(time.Hour)))
+	token := tokenOf("bootstrap", "root", y.clock.Now().Add(time.Hour))
+	token.Scope = "admin"
+	boot := y.newToken(token)
 	var wg sync.WaitGroup
 
 	texts := make([]string, 8)

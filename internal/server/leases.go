@@ -50,7 +50,7 @@ type leasesInput struct {
 }
 
 func (s *Server) listLeases(ctx context.Context, in *leasesInput) (*httpapi.Body[api.LeasePage], error) {
-	owner, err := ownerFilter(ctx, tenant.ReadUsage, id.User(in.Owner))
+	owner, err := ownerFilter(ctx, tenant.ReadUsage, id.User(in.Owner), id.Project(in.Project))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -102,7 +102,7 @@ func (s *Server) readLease(ctx context.Context, name string) (fleet.Lease, error
 	if err != nil {
 		return l, err
 	}
-	if !callerOf(ctx).May(tenant.ReadUsage, l.Owner) {
+	if !callerOf(ctx).MayIn(tenant.ReadUsage, l.Owner, l.Project) {
 		return l, fault.New(fault.NotFound, "lease_not_found", "there is no lease %s", name)
 	}
 

@@ -47,9 +47,8 @@ func (s *Server) login(ctx context.Context, in *httpapi.Body[api.LoginRequest]) 
 		ID:      secret.ID,
 		Kind:    tenant.AccessToken,
 		Hash:    secret.Hash,
-		Scope:   tenant.ScopeAdmin,
 		Note:    in.Body.Note,
-		Expires: now.Add(adminLife),
+		Expires: now.Add(loginLife),
 	}})
 
 	return s.newToken(ctx, answer, secret, err)
@@ -57,9 +56,9 @@ func (s *Server) login(ctx context.Context, in *httpapi.Body[api.LoginRequest]) 
 
 func (s *Server) whoami(ctx context.Context, _ *struct{}) (*httpapi.Body[api.Whoami], error) {
 	c := callerOf(ctx)
-	who := api.Whoami{User: c.User, Role: c.Role, Scope: c.Scope, Token: c.token}
+	who := api.Whoami{User: c.User, Role: c.Role, Scope: c.Scope, Token: c.token, Member: c.Member, Leads: c.Leads}
 	if t, ok := s.Directory.Token(c.token); ok {
-		who.Expires = t.Expires.UTC()
+		who.Expires, who.Parent = t.Expires.UTC(), t.Parent
 	}
 
 	return &httpapi.Body[api.Whoami]{Body: who}, nil

@@ -322,16 +322,16 @@ func (s *Server) followLogs(ctx context.Context, in *logInput) (*huma.StreamResp
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		req, w := humago.Unwrap(hc)
 		out := httpapi.NewStream(w)
-		if err := s.sendLogs(req.Context(), r, out); err != nil && req.Context().Err() == nil {
-			s.Log.WarnContext(req.Context(), "following logs ended", "job", r.job.ID, "error", err)
-			out.Send("", "error", httpapi.ToProblem(err))
-		}
+		ctx, stop := s.lasting(req.Context())
+		defer stop()
+
+		s.endFeed(ctx, s.sendLogs(ctx, r, out), out, "logs of "+string(r.job.ID))
 	}}, nil
 }
 
 // sendLogs sends lines as they come, and the job whenever its state changes.
 func (s *Server) sendLogs(ctx context.Context, r *logReader, out *httpapi.Stream) error {
-	seen := r.job.Seq
+	seen, who := r.job.Seq, callerOf(ctx)
 	r.marking = true
 	if !out.Send("", "state", toJob(&r.job)) {
 		return nil
@@ -348,6 +348,9 @@ func (s *Server) sendLogs(ctx context.Context, r *logReader, out *httpapi.Stream
 
 		lines, wait, done, err := r.next(ctx, followBatch)
 		if err != nil {
+			return err
+		}
+		if _, err := s.stillMay(who); err != nil { // after reading: nothing of what came since is sent
 			return err
 		}
 

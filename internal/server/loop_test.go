@@ -178,7 +178,7 @@ func TestAQueryThatPanicsFailsAlone(t *testing.T) {
 func TestAHandlerThatPanicsFailsAlone(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	y.srv.mux.HandleFunc("GET /oh", func(http.ResponseWriter, *http.Request) { panic("oh") })
+	y.srv.mux.mux.HandleFunc("GET /oh", func(http.ResponseWriter, *http.Request) { panic("oh") })
 
 	got := y.raw(y.http, http.MethodGet, "/oh", "", "")
 	if text := says(&got.p); text != "500 internal: internal server error" {

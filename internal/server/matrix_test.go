@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,118 +13,142 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/auth"
 	"trainyard/internal/dataset"
+	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
 
-// callers are who tries each operation, in the order of the rows. The job, the
-// token and the node's run are of ada.
-var callers = []string{"nobody", "ada to read", "ada to submit", "ada as admin", "bob", "root", "node"}
+// tryers are who tries each operation, each with a token of every scope. The jobs and the token are of ada, who is a
+// member of the project vision, to which the jobs belong; eva is a member too, and lea leads it.
+var tryers = []struct {
+	user id.User
+	role tenant.Role
+}{
+	{"eva", tenant.Viewer},
+	{"ada", tenant.Researcher},
+	{"bob", tenant.Researcher},
+	{"lea", tenant.Researcher},
+	{"otto", tenant.Operator},
+	{"root", tenant.Admin},
+}
 
-// matrixRow is one operation and what each caller is answered: y for let in,
-// else the last digit of 401, 403 or 404.
+// matrixRow is one operation and what each caller is answered: y for let in, else the last digit of 401, 403 or 404.
+// First is somebody without a token; then each of the tryers with the scopes read, submit, tokens and admin; last a node.
 type matrixRow struct {
 	path string // with the names of real things
 	body string
 	want string
 }
 
+const (
+	everybody = "y yyyy yyyy yyyy yyyy yyyy yyyy y"
+	nodesOnly = "1 1111 1111 1111 1111 1111 1111 y"
+)
+
 var matrix = map[string]matrixRow{
-	"login":        {"/api/v1/login", `{"token":"BOOTSTRAP"}`, "yyyyyyy"},
-	"whoami":       {"/api/v1/whoami", "", "1yyyyy1"},
-	"info":         {"/api/v1/info", "", "yyyyyyy"},
-	"list-users":   {"/api/v1/users", "", "13333y1"},
-	"get-user":     {"/api/v1/users/ada", "", "1yyy3y1"},
-	"put-user":     {"/api/v1/users/ada", `{"role":"researcher"}`, "13333y1"},
-	"list-tokens":  {"/api/v1/tokens?owner=ada", "", "13yy3y1"},
-	"add-token":    {"/api/v1/tokens", `{"kind":"access","owner":"ada","scope":"read"}`, "13yy3y1"},
-	"revoke-token": {"/api/v1/tokens/TOKEN", "", "14yy4y1"},
+	"login":         {"/api/v1/login", `{"token":"BOOTSTRAP"}`, everybody},
+	"info":          {"/api/v1/info", "", everybody},
+	"whoami":        {"/api/v1/whoami", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+	"list-users":    {"/api/v1/users", "", "1 3333 3333 3333 3333 3333 333y 1"},
+	"get-user":      {"/api/v1/users/ada", "", "1 3333 yyyy 3333 3333 3333 333y 1"},
+	"put-user":      {"/api/v1/users/ada", `{"role":"researcher"}`, "1 3333 3333 3333 3333 3333 333y 1"},
+	"list-tokens":   {"/api/v1/tokens?owner=ada", "", "1 3333 3yyy 3333 3333 3333 333y 1"},
+	"add-token":     {"/api/v1/tokens", `{"kind":"access","owner":"ada","scope":"read"}`, "1 3333 33yy 3333 3333 3333 333y 1"},
+	"revoke-token":  {"/api/v1/tokens/TOKEN", "", "1 4444 33yy 4444 4444 4444 444y 1"},
+	"revoke-tokens": {"/api/v1/tokens?owner=eve", "", "1 3333 3333 3333 3333 3333 333y 1"},
 
-	"submit-jobs": {"/api/v1/jobs", `{"file":"run: a","dry_run":true}`, "13yyyy1"},
-	"list-jobs":   {"/api/v1/jobs?owner=ada", "", "1yyy3y1"},
-	"get-job":     {"/api/v1/jobs/j1", "", "1yyy4y1"},
-	"save-job":    {"/api/v1/jobs/j2/save", "", "13yy4y1"},
-	"pause-job":   {"/api/v1/jobs/j2/pause", "", "13yy4y1"},
-	"resume-job":  {"/api/v1/jobs/j2/resume", "", "13yy4y1"},
-	"cancel-job":  {"/api/v1/jobs/j2/cancel", "", "13yy4y1"},
-	"kill-job":    {"/api/v1/jobs/j2/kill", "", "13yy4y1"},
-	"read-logs":   {"/api/v1/jobs/j1/logs", "", "1yyy4y1"},
-	"follow-logs": {"/api/v1/jobs/j1/logs/follow", "", "1yyy4y1"},
+	"list-projects":  {"/api/v1/projects", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+	"get-project":    {"/api/v1/projects/vision", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+	"add-project":    {"/api/v1/projects/vision", "", "1 3333 3333 3333 3333 3333 333y 1"},
+	"remove-project": {"/api/v1/projects/spare", "", "1 3333 3333 3333 3333 3333 333y 1"},
+	"put-member":     {"/api/v1/projects/vision/members/ada", "{}", "1 3333 3333 3333 3333 3333 333y 1"},
+	"remove-member":  {"/api/v1/projects/vision/members/gil", "", "1 3333 3333 3333 3333 3333 333y 1"},
 
-	"list-checkpoints":    {"/api/v1/jobs/j1/checkpoints", "", "1yyy4y1"},
-	"get-checkpoint":      {"/api/v1/checkpoints/j1.c1", "", "1yyy4y1"},
-	"pin-checkpoint":      {"/api/v1/checkpoints/j1.c1/pin", "", "13yy4y1"},
-	"unpin-checkpoint":    {"/api/v1/checkpoints/j1.c1/pin", "", "13yy4y1"},
-	"remove-checkpoint":   {"/api/v1/checkpoints/j1.c1", "", "13yy4y1"}, // its job needs it, so it stays
-	"download-checkpoint": {"/api/v1/checkpoints/j1.c1/archive", "", "1yyy4y1"},
+	"submit-jobs": {"/api/v1/jobs", `{"file":"run: a","dry_run":true}`, "1 3333 3yyy 3yyy 3yyy 3yyy 3yyy 1"},
+	"list-jobs":   {"/api/v1/jobs?owner=ada", "", "1 3333 yyyy 3333 3333 yyyy yyyy 1"},
+	"get-job":     {"/api/v1/jobs/j1", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+	"save-job":    {"/api/v1/jobs/j2/save", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
+	"pause-job":   {"/api/v1/jobs/j2/pause", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
+	"resume-job":  {"/api/v1/jobs/j2/resume", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
+	"cancel-job":  {"/api/v1/jobs/j2/cancel", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
+	"kill-job":    {"/api/v1/jobs/j2/kill", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
+	"read-logs":   {"/api/v1/jobs/j1/logs", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+	"follow-logs": {"/api/v1/jobs/j1/logs/follow", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 
-	"get-forecast":        {"/api/v1/jobs/j1/forecast", "", "1yyy4y1"},
-	"list-metrics":        {"/api/v1/jobs/j1/metrics", "", "1yyy4y1"},
-	"get-curve":           {"/api/v1/jobs/j1/curve?metric=loss", "", "1yyy4y1"},
-	"get-forecast-record": {"/api/v1/forecasts", "", "1yyyyy1"},
-	"import-history":      {"/api/v1/forecasts/history", "seconds\n10\n", "13333y1"},
+	"list-checkpoints":    {"/api/v1/jobs/j1/checkpoints", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+	"get-checkpoint":      {"/api/v1/checkpoints/j1.c1", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+	"pin-checkpoint":      {"/api/v1/checkpoints/j1.c1/pin", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
+	"unpin-checkpoint":    {"/api/v1/checkpoints/j1.c1/pin", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
+	"remove-checkpoint":   {"/api/v1/checkpoints/j1.c1", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"}, // its job needs it, so it stays
+	"download-checkpoint": {"/api/v1/checkpoints/j1.c1/archive", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 
-	"list-events":   {"/api/v1/events", "", "1yyyyy1"},
-	"follow-events": {"/api/v1/events/follow", "", "1yyyyy1"},
+	"get-forecast":        {"/api/v1/jobs/j1/forecast", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+	"list-metrics":        {"/api/v1/jobs/j1/metrics", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+	"get-curve":           {"/api/v1/jobs/j1/curve?metric=loss", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+	"get-forecast-record": {"/api/v1/forecasts", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+	"import-history":      {"/api/v1/forecasts/history", "seconds\n10\n", "1 3333 3333 3333 3333 333y 333y 1"},
 
-	"list-nodes":      {"/api/v1/nodes", "", "1yyyyy1"},
-	"get-node":        {"/api/v1/nodes/n1", "", "1yyyyy1"},
-	"cordon-node":     {"/api/v1/nodes/n1/cordon", "", "13333y1"},
-	"drain-node":      {"/api/v1/nodes/n1/drain", "", "13333y1"},
-	"uncordon-node":   {"/api/v1/nodes/n1/uncordon", "", "13333y1"},
-	"remove-node":     {"/api/v1/nodes/n1", "", "13333y1"},                    // it is busy, so it stays
-	"clear-gpu-error": {"/api/v1/nodes/n1/gpus/0/clear-error", "", "1333341"}, // it has none
+	"list-events":   {"/api/v1/events", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+	"follow-events": {"/api/v1/events/follow", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
 
-	"list-offers":   {"/api/v1/offers", "", "1yyyyy1"},
-	"list-leases":   {"/api/v1/leases?owner=ada", "", "1yyy3y1"},
-	"get-lease":     {"/api/v1/leases/l1", "", "1yyy4y1"},
-	"release-lease": {"/api/v1/leases/l1/release", "", "13334y1"},
-	"reaper":        {"/api/v1/reaper", "", "13333y1"},
+	"list-nodes":      {"/api/v1/nodes", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+	"get-node":        {"/api/v1/nodes/n1", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+	"cordon-node":     {"/api/v1/nodes/n1/cordon", "", "1 3333 3333 3333 3333 333y 333y 1"},
+	"drain-node":      {"/api/v1/nodes/n1/drain", "", "1 3333 3333 3333 3333 333y 333y 1"},
+	"uncordon-node":   {"/api/v1/nodes/n1/uncordon", "", "1 3333 3333 3333 3333 333y 333y 1"},
+	"remove-node":     {"/api/v1/nodes/n1", "", "1 3333 3333 3333 3333 333y 333y 1"},                    // it is busy, so it stays
+	"clear-gpu-error": {"/api/v1/nodes/n1/gpus/0/clear-error", "", "1 3333 3333 3333 3333 3334 3334 1"}, // it has none
 
-	"list-questions":   {"/api/v1/inbox?owner=ada", "", "1yyy3y1"},
-	"get-question":     {"/api/v1/inbox/j3.q1", "", "1yyy4y1"},
-	"accept-option":    {"/api/v1/inbox/j3.q1/accept", `{"option":"pause"}`, "13yy4y1"},
-	"dismiss-question": {"/api/v1/inbox/j4.q1/dismiss", "", "13yy4y1"},
+	"list-offers":   {"/api/v1/offers", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+	"list-leases":   {"/api/v1/leases?owner=ada", "", "1 3333 yyyy 3333 3333 yyyy yyyy 1"},
+	"get-lease":     {"/api/v1/leases/l1", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+	"release-lease": {"/api/v1/leases/l1/release", "", "1 3333 3333 3333 3333 333y 333y 1"},
+	"reaper":        {"/api/v1/reaper", "", "1 3333 3333 3333 3333 yyyy yyyy 1"},
 
-	"list-quotas":  {"/api/v1/quotas", "", "1yyyyy1"},
-	"put-quota":    {"/api/v1/quotas/user/bob", `{"gpus":3}`, "13333y1"},
-	"remove-quota": {"/api/v1/quotas/user/ada", "", "13333y1"},
+	"list-questions":   {"/api/v1/inbox?owner=ada", "", "1 3333 yyyy 3333 3333 yyyy yyyy 1"},
+	"get-question":     {"/api/v1/inbox/j3.q1", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+	"accept-option":    {"/api/v1/inbox/j3.q1/accept", `{"option":"pause"}`, "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
+	"dismiss-question": {"/api/v1/inbox/j4.q1/dismiss", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
 
-	"list-datasets":  {"/api/v1/datasets", "", "1yyyyy1"},
-	"get-dataset":    {"/api/v1/datasets/cats", "", "1yyyyy1"},
-	"put-dataset":    {"/api/v1/datasets/cats", `{"place":"local"}`, "13yy3y1"},
-	"remove-dataset": {"/api/v1/datasets/dogs", "", "13333y1"},
-	"audit-dataset":  {"/api/v1/datasets/cats/audit", "", "1yyy3y1"},
-	"override-place": {"/api/v1/jobs/j2/override", `{"place":"any","why":"x"}`, "13334y1"},
+	"list-quotas":  {"/api/v1/quotas", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+	"put-quota":    {"/api/v1/quotas/user/bob", `{"gpus":3}`, "1 3333 3333 3333 3333 3333 333y 1"},
+	"remove-quota": {"/api/v1/quotas/user/ada", "", "1 3333 3333 3333 3333 3333 333y 1"},
 
-	"usage":        {"/api/v1/usage?researcher=ada", "", "1yyy3y1"},
-	"usage-report": {"/api/v1/usage/report?where=researcher=ada", "", "1yyy3y1"},
-	"savings":      {"/api/v1/savings?where=researcher=ada", "", "1yyy3y1"},
+	"list-datasets":  {"/api/v1/datasets", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+	"get-dataset":    {"/api/v1/datasets/cats", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+	"put-dataset":    {"/api/v1/datasets/cats", `{"place":"local"}`, "1 3333 3yyy 3333 3333 3333 3yyy 1"},
+	"remove-dataset": {"/api/v1/datasets/dogs", "", "1 3333 3333 3333 3333 3333 3y44 1"},
+	"audit-dataset":  {"/api/v1/datasets/cats/audit", "", "1 3333 yyyy 3333 3333 yyyy yyyy 1"},
+	"override-place": {"/api/v1/jobs/j2/override", `{"place":"any","why":"x"}`, "1 3333 3333 3333 3333 3333 333y 1"},
 
-	"missing-files": {"/api/v1/files/missing", `{"digests":[]}`, "13yyyy1"},
-	"put-file":      {"/api/v1/files/" + digestOf("x"), "x", "13yyyy1"},
+	"usage":        {"/api/v1/usage?researcher=ada", "", "1 3333 yyyy 3333 3333 yyyy yyyy 1"},
+	"usage-report": {"/api/v1/usage/report?where=project=vision", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+	"savings":      {"/api/v1/savings?where=researcher=ada", "", "1 3333 yyyy 3333 3333 yyyy yyyy 1"},
 
+	"missing-files": {"/api/v1/files/missing", `{"digests":[]}`, "1 3333 3yyy 3yyy 3yyy 3yyy 3yyy 1"},
+	"put-file":      {"/api/v1/files/" + digestOf("x"), "x", "1 3333 3yyy 3yyy 3yyy 3yyy 3yyy 1"},
+
+	"renew":              {"/agent/v1/renew", `{"csr":"CSR"}`, nodesOnly},
+	"report":             {"/agent/v1/reports", `{"capability":1,"boot":"b","seq":1}`, nodesOnly},
+	"follow-assignments": {"/agent/v1/assignments", "", nodesOnly},
+	"push-metrics":       {"/agent/v1/metrics", `{"runs":[{"run":"j1.1"}]}`, nodesOnly},
+	"put-log":            {"/agent/v1/logs/j1.1/0?offset=0", "", nodesOnly},
+	"locate-chunks":      {"/agent/v1/chunks", `{"run":"j1.1","chunks":[]}`, nodesOnly},
+	"put-chunk":          {"/agent/v1/chunks/" + digestOf("x") + "?run=j1.1", "x", nodesOnly},
+	"get-chunk":          {"/agent/v1/chunks/" + digestOf("x") + "?run=j1.1", "", "1 1111 1111 1111 1111 1111 1111 3"}, // j1.1 restores nothing
+	"find-unneeded-dirs": {"/agent/v1/shared", `{"shared":"lab","dirs":[]}`, "1 1111 1111 1111 1111 1111 1111 3"},      // the node has none
+	"get-file":           {"/agent/v1/files/" + digestOf("x"), "", nodesOnly},
 	"join": {
 		"/agent/v1/join",
 		`{"capability":1,"token":"JOIN","name":"n2","csr":"CSR","inventory":{"address":"a","os":"o","arch":"a","version":"v","cpus":"1","memory":"1GB","disk":"1GB"}}`,
-		"yyyyyyy",
+		everybody,
 	},
-	"renew":              {"/agent/v1/renew", `{"csr":"CSR"}`, "111111y"},
-	"report":             {"/agent/v1/reports", `{"capability":1,"boot":"b","seq":1}`, "111111y"},
-	"follow-assignments": {"/agent/v1/assignments", "", "111111y"},
-	"push-metrics":       {"/agent/v1/metrics", `{"runs":[{"run":"j1.1"}]}`, "111111y"},
-	"put-log":            {"/agent/v1/logs/j1.1/0?offset=0", "", "111111y"},
-	"locate-chunks":      {"/agent/v1/chunks", `{"run":"j1.1","chunks":[]}`, "111111y"},
-	"put-chunk":          {"/agent/v1/chunks/" + digestOf("x") + "?run=j1.1", "x", "111111y"},
-	"get-chunk":          {"/agent/v1/chunks/" + digestOf("x") + "?run=j1.1", "", "1111113"}, // j1.1 restores nothing
 	"add-checkpoint": {
 		"/agent/v1/checkpoints",
 		`{"run":"j1.1","uid":"other","rank":0,"ranks":1,"name":".","size":"1B","found":"rest","written":"2026-01-01T00:00:00Z"}`,
-		"111111y",
+		nodesOnly,
 	},
-	"find-unneeded-dirs": {"/agent/v1/shared", `{"shared":"lab","dirs":[]}`, "1111113"}, // the node has none
-	"get-file":           {"/agent/v1/files/" + digestOf("x"), "", "111111y"},
 }
 
 // description is the part of the OpenAPI description that tests look at.
@@ -151,50 +176,32 @@ func describeYard(y *yard) description {
 func TestWhoMayDoWhat(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, provisioning)
-	tokens := map[string]string{
-		"ada to read":   y.token("ada", tenant.Researcher, tenant.ScopeRead),
-		"ada to submit": y.token("ada", tenant.Researcher, tenant.ScopeSubmit),
-		"ada as admin":  y.token("ada", tenant.Researcher, tenant.ScopeAdmin),
-		"bob":           y.token("bob", tenant.Researcher, tenant.ScopeSubmit),
-		"root":          y.token("root", tenant.Admin, tenant.ScopeAdmin),
-	}
-
 	n := y.join("n1")
 	n.listen()
-	ada := y.client(tokens["ada to submit"])
-	n.started(ada)
+
+	ada := y.researcher("ada")
+	y.token("gil", tenant.Researcher, tenant.ScopeRead)
+	y.token("eve", tenant.Researcher, tenant.ScopeRead)
+	tokens := y.tokensOfAll()
+	y.do(yardmaster.PutProject{Project: "vision", By: "test"})
+	y.do(yardmaster.PutProject{Project: "spare", By: "test"})
+
+	for _, m := range []tenant.Member{{User: "eva"}, {User: "ada"}, {User: "gil"}, {User: "lea", Lead: true}} {
+		m.Project = "vision"
+		y.do(yardmaster.PutMember{Member: m, By: "test"})
+	}
+
+	n.started(ada, "project: vision")
 	n.measures("j1.1", api.SeriesPoints{Name: "loss", Points: decay(0, 3, y.clock.Now())})
 	n.saves("j1.1")
-	y.submit(ada, "run: b\nresources: {memory: 900GB}")
-	n.outOfMemory(ada, "1GB")
-	n.outOfMemory(ada, "1GB")
+	y.submit(ada, "run: b\nproject: vision\nresources: {memory: 900GB}")
+	n.outOfMemory(ada, "1GB", "project: vision")
+	n.outOfMemory(ada, "1GB", "project: vision")
 	y.do(yardmaster.PutQuota{Quota: tenant.Quota{Subject: tenant.Subject{User: "ada"}, GPUs: 4}, By: "test"})
 	y.do(yardmaster.PutDataset{Dataset: dataset.Dataset{ID: "cats", Rule: job.PlaceLocal}, By: "ada"})
 	y.do(yardmaster.PutDataset{Dataset: dataset.Dataset{ID: "dogs", Rule: job.PlaceLocal}, By: "root"})
 	y.must(ada.PutFile(t.Context(), digestOf("x"), "", strings.NewReader("x")))
-
-	victim, err := auth.Parse(
-		y.newToken(
-			tenant.Token{Kind: tenant.AccessToken, Owner: "ada", Scope: tenant.ScopeRead, Expires: y.clock.Now().Add(time.Hour)},
-		),
-	)
-
-	y.must(err)
-	csr, err := n.identity.CSR("n1")
-	y.must(err)
-
-	fill := strings.NewReplacer(
-		"TOKEN",
-		string(victim.ID),
-		"JOIN",
-		y.joinToken(100),
-		"CSR",
-		strings.ReplaceAll(string(csr), "\n", `\n`),
-		"BOOTSTRAP",
-		y.newToken(
-			tenant.Token{Kind: tenant.BootstrapToken, Owner: "root", UsesLeft: 100, Expires: y.clock.Now().Add(time.Hour)},
-		),
-	)
+	fill := y.fillMatrix(n)
 
 	seen := map[string]bool{}
 	for path, methods := range describeYard(y).Paths {
@@ -205,32 +212,41 @@ func TestWhoMayDoWhat(t *testing.T) {
 				continue
 			}
 
+			if _, ok := calls[strings.ToUpper(method)+" "+path]; !ok {
+				t.Errorf("%s %s (%s) is not in the table of calls", method, path, op.ID)
+			}
+
 			seen[op.ID] = true
 
 			t.Run(op.ID, func(t *testing.T) {
-				var got strings.Builder
-				for _, who := range callers {
-					client := y.http
-					if who == "node" {
-						client = n.http
-					}
-
-					a := y.raw(client, strings.ToUpper(method), fill.Replace(row.path), tokens[who], fill.Replace(row.body))
+				try := func(client *http.Client, token string) string {
+					a := y.raw(client, strings.ToUpper(method), fill.Replace(row.path), token, fill.Replace(row.body))
 					switch a.status {
 					case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
-						got.WriteByte('0' + byte(a.status%10))
+						return string('0' + rune(a.status%10))
 					case http.StatusInternalServerError,
 						http.StatusServiceUnavailable,
 						http.StatusUnprocessableEntity,
 						http.StatusBadRequest:
-						t.Errorf("%s: %d %s", who, a.status, a.body)
-					default:
-						got.WriteByte('y')
+						t.Errorf("%d %s", a.status, a.body)
 					}
+
+					return "y"
 				}
 
-				if got.String() != row.want {
-					t.Errorf("answers to %s are %s, want %s", strings.Join(callers, ", "), got.String(), row.want)
+				got := []string{try(y.http, "")}
+				for i := range tryers {
+					answers := ""
+					for _, token := range tokens[i] {
+						answers += try(y.http, token)
+					}
+
+					got = append(got, answers)
+				}
+
+				got = append(got, try(n.http, ""))
+				if text := strings.Join(got, " "); text != row.want {
+					t.Errorf("answers to nobody, %v with each scope, and a node\ngot  %s\nwant %s", tryers, text, row.want)
 				}
 			})
 		}
@@ -239,6 +255,76 @@ func TestWhoMayDoWhat(t *testing.T) {
 	for name := range matrix {
 		if !seen[name] {
 			t.Errorf("the matrix has a row for %s, which is no operation", name)
+		}
+	}
+}
+
+// tokensOfAll makes a token of every scope for each of the tryers.
+func (y *yard) tokensOfAll() [][]string {
+	y.t.Helper()
+	tokens := make([][]string, len(tryers))
+	for i, who := range tryers {
+		for _, scope := range tenant.Scopes() {
+			tokens[i] = append(tokens[i], y.token(who.user, who.role, scope))
+		}
+	}
+
+	return tokens
+}
+
+// fillMatrix puts the names of real things into the rows.
+func (y *yard) fillMatrix(n *node) *strings.Replacer {
+	y.t.Helper()
+	soon := y.clock.Now().Add(time.Hour)
+	victim, err := auth.Parse(
+		y.newToken(tenant.Token{Kind: tenant.AccessToken, Owner: "ada", Scope: tenant.ScopeRead, Expires: soon}),
+	)
+
+	y.must(err)
+	csr, err := n.identity.CSR("n1")
+	y.must(err)
+
+	return strings.NewReplacer(
+		"TOKEN", string(victim.ID),
+		"JOIN", y.joinToken(100),
+		"CSR", strings.ReplaceAll(string(csr), "\n", `\n`),
+		"BOOTSTRAP", y.newToken(tenant.Token{
+			Kind: tenant.BootstrapToken, Owner: "root", Scope: tenant.ScopeAdmin, UsesLeft: 100, Expires: soon,
+		}),
+	)
+}
+
+// A route that nobody has said who may use is a mistake, with which the server does not start.
+func TestARouteThatIsNotInTheTableStopsTheServer(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+
+	defer func() {
+		if p := fmt.Sprint(recover()); !strings.Contains(p, "GET /api/v1/backdoor is not in the table of calls") {
+			t.Errorf("registering it said %q", p)
+		}
+	}()
+
+	y.srv.mux.HandleFunc("GET /api/v1/backdoor", func(http.ResponseWriter, *http.Request) {})
+}
+
+// Every call in the table is a route: the table cannot promise what is not there.
+func TestEveryCallOfTheTableIsARoute(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+
+	for pattern := range calls {
+		method, path, ok := strings.Cut(pattern, " ")
+		if !ok {
+			method, path = http.MethodGet, pattern+"no/such/path"
+		}
+
+		path = strings.NewReplacer("{$}", "", "{", "", "}", "").Replace(path)
+		req, err := http.NewRequestWithContext(t.Context(), method, path, nil)
+		y.must(err)
+
+		if _, got := y.srv.mux.mux.Handler(req); got != pattern {
+			t.Errorf("the table has %s, which is no route: it is answered by %q", pattern, got)
 		}
 	}
 }

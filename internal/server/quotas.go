@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -30,10 +31,11 @@ func (s *Server) quotaRoutes() {
 	huma.Register(s.api, remove, s.removeQuota)
 }
 
-// listQuotas shows an admin all; others the quotas that may apply to them, and their own usage.
+// listQuotas shows an admin or operator all; others the quotas that may apply to them, their own usage, and that of the
+// projects whose usage they may read.
 func (s *Server) listQuotas(ctx context.Context, in *struct{ Paging }) (*httpapi.Body[api.QuotaPage], error) {
 	who := callerOf(ctx)
-	owner, err := ownerFilter(ctx, tenant.ReadUsage, "")
+	owner, err := ownerFilter(ctx, tenant.ReadUsage, "", "")
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -51,13 +53,20 @@ func (s *Server) listQuotas(ctx context.Context, in *struct{ Paging }) (*httpapi
 
 	page := api.QuotaPage{Quotas: []api.Quota{}, Usage: []api.QuotaUsage{}}
 	for i := range limits {
-		if l := &limits[i]; in.Cursor == "" && (owner == "" || l.Subject.Each != "" || l.Subject.User == owner) {
+		if l := &limits[i]; in.Cursor == "" && (owner == "" || concerns(who.Caller, l.Subject)) {
 			page.Quotas = append(page.Quotas, *toQuota(l))
 		}
 	}
 
 	if owner != "" {
-		bound = []quota.Status{own}
+		seen := who.Sees(tenant.ReadUsage)
+		bound = slices.DeleteFunc(bound, func(one quota.Status) bool {
+			return !slices.Contains(seen, one.Subject.Project)
+		})
+		bound = append(bound, own)
+		slices.SortFunc(bound, func(a, b quota.Status) int {
+			return strings.Compare(a.Subject.String(), b.Subject.String())
+		})
 	}
 
 	for i := range bound {
@@ -75,6 +84,11 @@ func (s *Server) listQuotas(ctx context.Context, in *struct{ Paging }) (*httpapi
 	}
 
 	return &httpapi.Body[api.QuotaPage]{Body: page}, nil
+}
+
+// concerns reports whether a quota may apply to jobs of a caller.
+func concerns(who tenant.Caller, of tenant.Subject) bool {
+	return of.Each != "" || of.User == who.User || of.Project != "" && slices.Contains(who.Member, of.Project)
 }
 
 func toQuota(l *tenant.Quota) *api.Quota {
@@ -153,7 +167,8 @@ func (s *Server) putQuota(ctx context.Context, in *quotaInput) (*httpapi.Body[ap
 		OnExceeded: r.OnExceeded, Borrow: r.Borrow, WarnAt: r.WarnAt,
 	}
 
-	if _, err := s.do(ctx, yardmaster.PutQuota{Quota: l, By: string(callerOf(ctx).User)}); err != nil {
+	set := yardmaster.PutQuota{Quota: l, By: string(callerOf(ctx).User), Restrict: true}
+	if _, err := s.do(ctx, set); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 

@@ -78,7 +78,7 @@ type Server struct {
 	limiter *rateLimiter
 	used    *lastUsed
 	health  *health
-	mux     *http.ServeMux
+	mux     *gate
 	api     huma.API
 	router  httpapi.Router
 	agents  *agentapi.Server
@@ -87,13 +87,13 @@ type Server struct {
 
 // New returns a server; Handler is what it serves. The loop must not run yet.
 func New(c Config, d Deps, start string) *Server {
-	s := &Server{Config: c, Deps: d, started: d.Clock.Now(), mux: http.NewServeMux()}
+	s := &Server{Config: c, Deps: d, started: d.Clock.Now()}
+	s.mux = &gate{http.NewServeMux(), s}
 	s.limiter = newRateLimiter(c.Rate, c.Burst, d.Clock)
 	s.used = newLastUsed()
 	s.health = newHealth(d.Loop, d.Store, d.Clock)
 	s.health.dataDir = c.DataDir
 	s.api = humago.New(s.mux, describe(c.Version))
-	s.api.UseMiddleware(s.authenticate)
 	s.router = httpapi.Router{API: s.api, Mux: s.mux, Log: d.Log}
 	s.seer = forecaster.New(forecaster.Deps{Store: d.Store, Clock: d.Clock, Log: d.Log, Do: s.do, Query: s.query})
 	d.Loop.Tell(s.seer.Follow)
@@ -146,6 +146,7 @@ func (s *Server) routes() {
 	s.loginRoutes()
 	s.userRoutes()
 	s.tokenRoutes()
+	s.projectRoutes()
 	s.eventRoutes()
 	s.fileRoutes()
 	s.agents.Routes(s.router)

@@ -47,13 +47,16 @@ func (s *Server) tokenRoutes() {
 		},
 		s.revokeToken,
 	)
+
+	huma.Register(s.api, s.op("revoke-tokens", http.MethodDelete, "/api/v1/tokens",
+		"Revoke all tokens of a user, except the one of this request", "access"), s.revokeTokens)
 }
 
 // The lives of tokens where nothing else is asked for, and the longest.
 const (
 	accessLife = 30 * 24 * time.Hour
-	adminLife  = 90 * 24 * time.Hour // of the token that a bootstrap token is exchanged for
-	joinLife   = time.Hour
+	loginLife  = 90 * 24 * time.Hour // of the token that a bootstrap token is exchanged for
+	shortLife  = time.Hour           // of a join or bootstrap token
 	longest    = 366 * 24 * time.Hour
 )
 
@@ -85,7 +88,7 @@ func (s *Server) listTokens(ctx context.Context, in *listTokensInput) (*httpapi.
 	}
 
 	if owner == who.User {
-		if err := allow(ctx, tenant.OwnTokens, owner); err != nil {
+		if err := allow(ctx, tenant.ReadTokens, owner); err != nil {
 			return nil, httpapi.ToProblem(err)
 		}
 	} else if err := allow(ctx, tenant.ManageUsers, ""); err != nil {
@@ -125,7 +128,8 @@ func (s *Server) addToken(
 	}
 
 	t.ID, t.Hash = secret.ID, secret.Hash
-	answer, err := s.do(ctx, yardmaster.AddToken{Token: t, By: string(callerOf(ctx).User)})
+	who := callerOf(ctx)
+	answer, err := s.do(ctx, yardmaster.AddToken{Token: t, With: who.token, By: string(who.User)})
 
 	return s.newToken(ctx, answer, secret, err)
 }
@@ -146,10 +150,18 @@ func (s *Server) wantedToken(ctx context.Context, r *api.TokenRequest) (tenant.T
 			return t, err
 		}
 
-		life, t.Class, t.Pool, t.UsesLeft = joinLife, r.Class, r.Pool, max(r.Uses, 1)
+		life, t.Class, t.Pool, t.UsesLeft = shortLife, r.Class, r.Pool, max(r.Uses, 1)
+		t.Owner = who.User
 		if t.Class == "" {
 			t.Class = string(fleet.Local)
 		}
+	case r.Kind == tenant.BootstrapToken:
+		// What it is exchanged for stands for itself, so that nobody can get it with their own token.
+		if err := allowIn(ctx, "create tokens for a login", tenant.ManageUsers, "", ""); err != nil {
+			return t, err
+		}
+
+		life, t.UsesLeft = shortLife, 1
 	case t.Owner != who.User:
 		if err := allow(ctx, tenant.ManageUsers, ""); err != nil {
 			return t, err
@@ -160,9 +172,14 @@ func (s *Server) wantedToken(ctx context.Context, r *api.TokenRequest) (tenant.T
 		}
 	}
 
-	if r.Kind == tenant.AccessToken {
+	if r.Kind != tenant.JoinToken {
 		t.Scope = r.Scope
-		if t.Scope == "" {
+
+		switch {
+		case t.Scope != "":
+		case r.Kind == tenant.BootstrapToken:
+			t.Scope = tenant.ScopeTokens
+		default:
 			t.Scope = tenant.ScopeSubmit
 		}
 
@@ -193,16 +210,56 @@ type tokenInput struct {
 	Token string `path:"token" maxLength:"40"`
 }
 
+// revokeToken revokes a token. Every token may end itself, so that a login can always be ended.
 func (s *Server) revokeToken(ctx context.Context, in *tokenInput) (*struct{}, error) {
 	t, ok := s.Directory.Token(id.Token(in.Token))
 	who := callerOf(ctx)
-	may := ok && (who.May(tenant.ManageUsers, "") || who.May(tenant.OwnTokens, t.Owner))
-	if !may {
-		return nil, httpapi.ToProblem(fault.New(fault.NotFound, "token_not_found", "there is no token %s", in.Token))
+
+	switch {
+	case ok && (t.ID == who.token || who.May(tenant.ManageUsers, "")):
+	case ok && t.Owner == who.User:
+		if err := allow(ctx, tenant.OwnTokens, t.Owner); err != nil {
+			return nil, httpapi.ToProblem(err)
+		}
+	default:
+		return nil, httpapi.ToProblem(fault.New(fault.NotFound, "token_not_found", "token %s not found", in.Token))
 	}
+
 	if _, err := s.do(ctx, yardmaster.RevokeToken{Token: t.ID, By: string(who.User)}); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 
 	return nil, nil
+}
+
+type revokeTokensInput struct {
+	Owner string `query:"owner" maxLength:"63" doc:"user whose tokens are revoked; default: the caller"`
+}
+
+// revokeTokens revokes all tokens of a user, except the one with which it is asked for.
+func (s *Server) revokeTokens(ctx context.Context, in *revokeTokensInput) (*httpapi.Body[api.RevokedTokens], error) {
+	who := callerOf(ctx)
+	owner, a, of := who.User, tenant.OwnTokens, who.User
+
+	if in.Owner != "" && in.Owner != string(who.User) {
+		owner, a, of = id.User(in.Owner), tenant.ManageUsers, ""
+	}
+
+	err := allow(ctx, a, of)
+	if err == nil {
+		err = s.knownUser(ctx, owner)
+	}
+
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
+	answer, err := s.do(ctx, yardmaster.RevokeTokens{Owner: owner, Except: who.token, By: string(who.User)})
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
+	n, _ := answer.(int)
+
+	return &httpapi.Body[api.RevokedTokens]{Body: api.RevokedTokens{Revoked: n}}, nil
 }

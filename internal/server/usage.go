@@ -22,7 +22,7 @@ type usageInput struct {
 // usage reports the four groups of figures. How much of the nodes was used is for
 // everyone to see; what people used and pay for is for themselves and for admins.
 func (s *Server) usage(ctx context.Context, in *usageInput) (*written, error) {
-	owner, err := ownerFilter(ctx, tenant.ReadUsage, id.User(in.Researcher))
+	owner, err := ownerFilter(ctx, tenant.ReadUsage, id.User(in.Researcher), "")
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

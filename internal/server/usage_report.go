@@ -7,6 +7,7 @@ import (
 	"iter"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -126,10 +127,11 @@ func with(list []ledger.Filter, key ledger.Key, value string) []ledger.Filter {
 }
 
 // confine keeps a question to what the caller may see: who may not see everyone's rows
-// sees their own, and is told so when they ask for another's.
+// sees their own, or those of projects whose usage they may read and which they ask for, and is told so when they ask
+// for another's.
 func (s *Server) confine(ctx context.Context, q *ledger.Query) error {
 	who := callerOf(ctx)
-	if who.May(tenant.ReadUsage, "") {
+	if who.May(tenant.ReadUsage, "") || ofProjects(q, who.Sees(tenant.ReadUsage)) {
 		return nil
 	}
 
@@ -148,6 +150,21 @@ func (s *Server) confine(ctx context.Context, q *ledger.Query) error {
 	q.Filter = append(q.Filter, ledger.Filter{Key: ledger.ByResearcher, Values: []string{string(who.User)}})
 
 	return allow(ctx, tenant.ReadUsage, who.User)
+}
+
+// ofProjects reports whether a question is about these projects only.
+func ofProjects(q *ledger.Query, projects []id.Project) bool {
+	for _, f := range q.Filter {
+		if f.Key != ledger.ByProject {
+			continue
+		}
+
+		return len(f.Values) > 0 && !slices.ContainsFunc(f.Values, func(name string) bool {
+			return !slices.Contains(projects, id.Project(name))
+		})
+	}
+
+	return false
 }
 
 func (s *Server) usageReport(ctx context.Context, in *usageReportInput) (*written, error) {

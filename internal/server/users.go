@@ -126,10 +126,11 @@ func (s *Server) putUser(ctx context.Context, in *putUserInput) (*httpapi.Body[a
 	answer, err := s.do(
 		ctx,
 		yardmaster.PutUser{
-			User:     id.User(in.User),
-			Role:     in.Body.Role,
-			Disabled: in.Body.Disabled,
-			By:       string(callerOf(ctx).User),
+			User:        id.User(in.User),
+			Role:        in.Body.Role,
+			Disabled:    in.Body.Disabled,
+			MaxPriority: in.Body.MaxPriority,
+			By:          string(callerOf(ctx).User),
 		},
 	)
 	if err != nil {

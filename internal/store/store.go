@@ -74,6 +74,8 @@ type Store interface {
 	// Users lists users by name; tokens by id. Both are small and paged by the last name seen.
 	Users(ctx context.Context, after id.User, limit int) ([]tenant.User, error)
 	Tokens(ctx context.Context, owner id.User, after id.Token, limit int) ([]tenant.Token, error)
+	// Members lists the members of all projects, by project and name.
+	Members(ctx context.Context) ([]tenant.Member, error)
 
 	// Leases lists leases that the filter lets through, newest first.
 	Leases(ctx context.Context, f LeaseFilter) ([]fleet.Lease, error)
@@ -132,14 +134,15 @@ type Leader struct {
 
 // JobFilter chooses jobs. A zero field lets all through.
 type JobFilter struct {
-	Owner   id.User
-	Project id.Project
-	States  []job.State
-	Name    string    // part of the name
-	Node    id.Node   // has or had a run there
-	Since   time.Time // submitted at or after
-	Before  uint64    // only jobs with a number below this: the page after the last one seen
-	Limit   int       // at most this many; required
+	Owner    id.User
+	Projects []id.Project // with an owner: also jobs of others in these projects
+	Project  id.Project
+	States   []job.State
+	Name     string    // part of the name
+	Node     id.Node   // has or had a run there
+	Since    time.Time // submitted at or after
+	Before   uint64    // only jobs with a number below this: the page after the last one seen
+	Limit    int       // at most this many; required
 }
 
 // CheckpointFilter chooses checkpoints. A zero field lets all through, except that removed ones are asked for.

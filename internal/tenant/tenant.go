@@ -1,6 +1,6 @@
 // Package tenant holds the nouns user, project, token and quota.
 //
-// The package is pure. The yardmaster keeps users and tokens and records who
+// The package is pure. The yardmaster keeps users, projects and tokens and records who
 // changed them; auth checks what a caller presents against them; server asks
 // May before it lets anyone touch a thing.
 package tenant
@@ -12,17 +12,20 @@ import (
 	"trainyard/internal/id"
 )
 
-// Role says what a person may do.
+// Role says what a person may do. What each role may do is the table in access.go.
 type Role string
 
-// The roles. More will follow; server asks May, never for a role by name.
+// The roles. Server asks May, never for a role by name. The lead of a project has none of these for it: that is part
+// of the membership, so that one may lead a project and be a researcher elsewhere.
 const (
 	Admin      Role = "admin"      // everything
+	Operator   Role = "operator"   // nodes, leases, and to read everything; their own jobs
 	Researcher Role = "researcher" // their own jobs; sees nodes
+	Viewer     Role = "viewer"     // reads the jobs and the usage of their projects; changes nothing
 )
 
 // Roles lists every role.
-func Roles() []Role { return []Role{Admin, Researcher} }
+func Roles() []Role { return []Role{Admin, Operator, Researcher, Viewer} }
 
 // User is a person who may use the yard.
 type User struct {
@@ -31,6 +34,8 @@ type User struct {
 	Role     Role
 	Created  time.Time
 	Disabled bool
+	// MaxPriority is the highest priority of their jobs; nil if that of their role applies.
+	MaxPriority *int
 	// Usage is the decayed use of the yard in GPU-seconds as of UsageAt, for fair share.
 	Usage   float64
 	UsageAt time.Time
@@ -43,11 +48,12 @@ type Scope string
 const (
 	ScopeRead   Scope = "read"
 	ScopeSubmit Scope = "submit"
+	ScopeTokens Scope = "tokens" // create and revoke tokens; a program that submits jobs needs none of it
 	ScopeAdmin  Scope = "admin"
 )
 
 // Scopes lists every scope from the narrowest to the widest.
-func Scopes() []Scope { return []Scope{ScopeRead, ScopeSubmit, ScopeAdmin} }
+func Scopes() []Scope { return []Scope{ScopeRead, ScopeSubmit, ScopeTokens, ScopeAdmin} }
 
 // Includes reports whether scope s allows what requires the scope other.
 func (s Scope) Includes(other Scope) bool {
@@ -60,7 +66,7 @@ type TokenKind string
 // The kinds of token.
 const (
 	AccessToken    TokenKind = "access"    // a person's or program's way into the API
-	BootstrapToken TokenKind = "bootstrap" // printed once at the first start; exchanged once for an access token
+	BootstrapToken TokenKind = "bootstrap" // for one login: it is exchanged for an access token
 	JoinToken      TokenKind = "join"      // lets machines join as nodes
 )
 
@@ -71,7 +77,7 @@ type Token struct {
 	Kind     TokenKind
 	Owner    id.User
 	Hash     string // of the secret
-	Scope    Scope  // of an access token
+	Scope    Scope  // of an access token, or of the one that a bootstrap token is exchanged for
 	Note     string
 	Class    string // of the nodes that join with it
 	Pool     string
@@ -80,7 +86,17 @@ type Token struct {
 	Created  time.Time
 	Expires  time.Time
 	Revoked  bool
+	// Parent is the access token with which it was created: it ends with it. "" if it stands for itself.
+	Parent id.Token
+	// Login says that it was given out at a login.
+	Login bool
 }
+
+// FreshLogin is for how long after a login tokens can be created that stand for themselves.
+const FreshLogin = 15 * time.Minute
+
+// Fresh reports whether the token was given out at a login that was a short time ago.
+func (t *Token) Fresh(now time.Time) bool { return t.Login && now.Sub(t.Created) < FreshLogin }
 
 // Usable reports whether the token is valid at this time.
 func (t *Token) Usable(now time.Time) bool {
@@ -89,85 +105,4 @@ func (t *Token) Usable(now time.Time) bool {
 	}
 
 	return t.Kind == AccessToken || t.UsesLeft > 0
-}
-
-// Action is something a person wants to do.
-type Action string
-
-// The actions that server asks about.
-const (
-	ReadJob     Action = "read_job"
-	ChangeJob   Action = "change_job"
-	SubmitJob   Action = "submit_job"
-	ReadNodes   Action = "read_nodes"
-	ChangeNodes Action = "change_nodes"
-	ReadEvents  Action = "read_events"
-	ManageUsers Action = "manage_users"
-	OwnTokens   Action = "own_tokens"
-
-	ReadUsage     Action = "read_usage" // usage, costs, savings, quotas and leases
-	ReadOffers    Action = "read_offers"
-	ManageQuotas  Action = "manage_quotas"
-	ManageLeases  Action = "manage_leases"
-	ReadData      Action = "read_data"
-	ManageData    Action = "manage_data"
-	OverridePlace Action = "override_place" // let a job run against the rules of its data
-)
-
-// actions is who may do what: the scope a token needs, and whether a
-// researcher may do it to their own things, to anyone's, or not at all.
-var actions = map[Action]struct {
-	scope Scope
-	own   bool // a researcher may, if the thing is theirs
-	any   bool // a researcher may, whoever owns the thing
-}{
-	ReadJob:     {ScopeRead, true, false},
-	ChangeJob:   {ScopeSubmit, true, false},
-	SubmitJob:   {ScopeSubmit, true, false},
-	ReadNodes:   {ScopeRead, false, true},
-	ChangeNodes: {ScopeAdmin, false, false},
-	ReadEvents:  {ScopeRead, true, false},
-	ManageUsers: {ScopeAdmin, false, false},
-	OwnTokens:   {ScopeSubmit, true, false},
-
-	ReadUsage:     {ScopeRead, true, false},
-	ReadOffers:    {ScopeRead, false, true},
-	ManageQuotas:  {ScopeAdmin, false, false},
-	ManageLeases:  {ScopeAdmin, false, false},
-	ReadData:      {ScopeRead, false, true},
-	ManageData:    {ScopeSubmit, true, false},
-	OverridePlace: {ScopeAdmin, false, false},
-}
-
-// Actions lists every action.
-func Actions() []Action {
-	return []Action{
-		ReadJob, ChangeJob, SubmitJob, ReadNodes, ChangeNodes, ReadEvents, ManageUsers, OwnTokens,
-		ReadUsage, ReadOffers, ManageQuotas, ManageLeases, ReadData, ManageData, OverridePlace,
-	}
-}
-
-// Caller is who is asking, with what token.
-type Caller struct {
-	User  id.User
-	Role  Role
-	Scope Scope
-}
-
-// May reports whether the caller may do the action to a thing of this owner.
-// The owner is "" if it has none.
-func (c Caller) May(a Action, owner id.User) bool {
-	rule, ok := actions[a]
-	if !ok || !c.Scope.Includes(rule.scope) {
-		return false
-	}
-
-	switch c.Role {
-	case Admin:
-		return true
-	case Researcher:
-		return rule.any || rule.own && owner == c.User
-	}
-
-	return false
 }

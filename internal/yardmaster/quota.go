@@ -23,6 +23,8 @@ import (
 type PutQuota struct {
 	Quota tenant.Quota
 	By    string
+	// Restrict gives a project a record, if it has none, so that nobody but its members uses up the quota.
+	Restrict bool
 }
 
 func (m PutQuota) handle(y *Yard) (any, error) {
@@ -42,6 +44,12 @@ func (m PutQuota) handle(y *Yard) (any, error) {
 		reason = "quota of " + q.Subject.String() + " removed by " + m.By
 	} else if err := y.quotas.Put(q); err != nil {
 		return nil, err
+	}
+
+	if project := q.Subject.Project; m.Restrict && project != "" && !q.Removed {
+		if err := y.restrict(project, m.By); err != nil {
+			return nil, err
+		}
 	}
 
 	y.changedQuotas = append(y.changedQuotas, q)

@@ -84,6 +84,9 @@ func (m Submit) handle(y *Yard) (any, error) {
 		r.outlook = job.NewOutlook(&r.Job)
 		y.recordReference(r)
 
+		if err := y.people.CheckSubmit(m.Owner, r.Project, nj.Spec.Priority, y.cfg.Caps); err != nil {
+			return nil, err
+		}
 		if _, err := y.data.PlaceOf(nj.Spec.Place, nj.Spec.Data); err != nil {
 			return nil, err
 		}

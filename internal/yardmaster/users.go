@@ -3,6 +3,7 @@ package yardmaster
 import (
 	"trainyard/internal/id"
 	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster/people"
 )
 
 // PutUser adds or changes a user. The answer is the user.
@@ -10,24 +11,29 @@ type PutUser struct {
 	User     id.User
 	Role     tenant.Role
 	Disabled bool
-	By       string
+	// MaxPriority is the highest priority of their jobs. It stays as it is if nil; below 0 that of their role applies.
+	MaxPriority *int
+	By          string
 }
 
 func (m PutUser) handle(y *Yard) (any, error) {
-	return answer(y.people.Put(y.now, m.User, m.Role, m.Disabled, m.By))
+	c := people.Change{Role: m.Role, Disabled: m.Disabled, MaxPriority: m.MaxPriority}
+
+	return answer(y.people.Put(y.now, m.User, c, m.By))
 }
 
 // AddToken issues a token; its secret stays with the server. The answer is the token.
 type AddToken struct {
-	Token tenant.Token // Seq and Created are set here
+	Token tenant.Token // Seq, Created and Parent are set here
+	With  id.Token     // the access token with which it is created; "" if the yard does
 	By    string
 }
 
 func (m AddToken) handle(y *Yard) (any, error) {
-	return answer(y.people.AddToken(y.now, m.Token, m.By))
+	return answer(y.people.AddToken(y.now, m.Token, m.With, m.By))
 }
 
-// RevokeToken revokes a token: it is not accepted from then on.
+// RevokeToken revokes a token and those that were created with it: they are not accepted from then on.
 type RevokeToken struct {
 	Token id.Token
 	By    string
@@ -35,6 +41,18 @@ type RevokeToken struct {
 
 func (m RevokeToken) handle(y *Yard) (any, error) {
 	return answer(y.people.Revoke(y.now, m.Token, m.By))
+}
+
+// RevokeTokens revokes all valid tokens of a user. The answer is how many.
+type RevokeTokens struct {
+	Owner  id.User
+	Kind   tenant.TokenKind // only those of this kind; "" for all
+	Except id.Token         // this one stays
+	By     string
+}
+
+func (m RevokeTokens) handle(y *Yard) (any, error) {
+	return y.people.RevokeAll(y.now, m.Owner, m.Kind, m.Except, m.By), nil
 }
 
 // Exchange issues an access token in exchange for a bootstrap token. The answer is the new token.

@@ -51,6 +51,7 @@ type Config struct {
 	AssumeSaved      bool          // stopped jobs have saved all they did, for any node, whatever the catalogue has
 	Unattended       bool          // nobody answers questions: none are asked, and what fails ends at once
 	MaxJobs          int           // jobs of one user that have not ended
+	Caps             tenant.Caps   // of the priorities of jobs
 	LogLimit         int64         // bytes of output kept of each rank
 	Tariff           *fleet.Tariff // what nodes cost; nil if unknown
 	Offers           []fleet.Offer // what can be provisioned

@@ -224,7 +224,7 @@ func (s *session) open(t *testing.T, home, kind string) {
 		}
 
 		s.env = append(s.env, "SERVER="+yard.URL(), "BOOTSTRAP="+yard.Bootstrap())
-		s.await(t, "trainyard login $SERVER --token $BOOTSTRAP", yard.ServerLog())
+		s.await(t, "trainyard login $SERVER --token - <<<$BOOTSTRAP", yard.ServerLog())
 	default:
 		t.Fatalf("unknown session %q", kind)
 	}

@@ -245,7 +245,7 @@ func (y *yard) audit(t *testing.T, kind string, ok func(*api.Event) bool) api.Ev
 	var found api.Event
 
 	y.await(t, "the feed has an entry "+kind+" of the attack", func() bool {
-		page, err := y.admin.Events(t.Context(), api.EventFilter{Kind: kind, Page: api.Page{Limit: 1000}})
+		page, err := y.admin.Events(t.Context(), api.EventFilter{Kind: kind, Page: api.Page{Limit: 500}})
 		must(t, err)
 
 		for i := range page.Events {

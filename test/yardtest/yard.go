@@ -16,7 +16,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -47,8 +46,11 @@ func (y *Yard) URL() string { return "https://" + y.Address }
 // Admin is the access token of the first admin.
 func (y *Yard) Admin() string { return y.admin }
 
-// Bootstrap is the bootstrap token that the first start printed.
+// Bootstrap is the bootstrap token that the first start made.
 func (y *Yard) Bootstrap() string { return y.bootstrap }
+
+// BootstrapFile is the file in which it is.
+func (y *Yard) BootstrapFile() string { return filepath.Join(y.Folder, "server", "bootstrap-token") }
 
 // Server is the server's process.
 func (y *Yard) Server() *Process { return y.server }
@@ -79,22 +81,11 @@ func (y *Yard) Open(ctx context.Context) error {
 		return err
 	}
 
-	printed := regexp.MustCompile(`--token (tyb_\S+)`)
-
 	return y.await(ctx, "the bootstrap token", func() error {
-		text, err := os.ReadFile(y.ServerLog())
-		if err != nil {
-			return err
-		}
+		text, err := os.ReadFile(y.BootstrapFile())
+		y.bootstrap = strings.TrimSpace(string(text))
 
-		m := printed.FindSubmatch(text)
-		if m == nil {
-			return errors.New("the server has not printed it")
-		}
-
-		y.bootstrap = string(m[1])
-
-		return nil
+		return err
 	})
 }
 

@@ -18,8 +18,13 @@ type Body[T any] struct{ Body T }
 // them, or as they are.
 type Router struct {
 	API huma.API
-	Mux *http.ServeMux
+	Mux Mux
 	Log *slog.Logger
+}
+
+// Mux is where routes are registered as they are.
+type Mux interface {
+	HandleFunc(pattern string, handler func(http.ResponseWriter, *http.Request))
 }
 
 // Fail turns an error into an answer and logs it if it is the yard's own fault.

@@ -74,6 +74,14 @@ func foldLedger(batches []*yardmaster.Batch) (ledgerChanges, error) {
 			put(quotaKind, l.Subject.String(), l.Seq, l)
 		}
 
+		for _, p := range b.Projects {
+			put(projectKind, string(p.ID), p.Seq, p)
+		}
+
+		for _, m := range b.Members {
+			put(memberKind, string(m.Project)+"/"+string(m.User), m.Seq, m)
+		}
+
 		for _, s := range b.Shares {
 			put(shareKind, string(s.Project), s.Seq, s)
 		}
@@ -205,6 +213,10 @@ func loadRecord(state *yardmaster.State, r *record) error {
 		return appendDoc(&state.Datasets, r)
 	case quotaKind:
 		return appendDoc(&state.Quotas, r)
+	case projectKind:
+		return appendDoc(&state.Projects, r)
+	case memberKind:
+		return appendDoc(&state.Members, r)
 	case meterKind:
 		return appendDoc(&state.Ledger.Meters, r)
 	case decisionKind:
@@ -226,8 +238,8 @@ func loadRecord(state *yardmaster.State, r *record) error {
 
 // document is what is stored as one JSON text.
 type document interface {
-	dataset.Dataset | tenant.Quota | ledger.State | ledger.JobDecisions | quota.Usage | quota.Notice | queue.Share |
-		job.Observed | job.Shortage
+	dataset.Dataset | tenant.Quota | tenant.Project | tenant.Member | ledger.State | ledger.JobDecisions |
+		quota.Usage | quota.Notice | queue.Share | job.Observed | job.Shortage
 }
 
 func appendDoc[T document](list *[]T, r *record) error {
@@ -239,6 +251,24 @@ func appendDoc[T document](list *[]T, r *record) error {
 	*list = append(*list, value)
 
 	return nil
+}
+
+// Members lists the members of all projects, by project and name.
+func (s *Store) Members(ctx context.Context) ([]tenant.Member, error) {
+	records, err := collect(ctx, s.read, "record", recordTable.selects()+`WHERE kind = $1 ORDER BY id`,
+		[]any{memberKind}, readRecord)
+	if err != nil {
+		return nil, err
+	}
+
+	var members []tenant.Member
+	for i := range records {
+		if err := appendDoc(&members, &records[i]); err != nil {
+			return nil, badRow(ctx, memberKind, err)
+		}
+	}
+
+	return members, nil
 }
 
 // Leases lists leases, newest first.

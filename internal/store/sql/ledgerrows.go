@@ -194,6 +194,8 @@ type record struct {
 const (
 	datasetKind = "dataset"
 	quotaKind   = "quota"
+	projectKind = "project"
+	memberKind  = "member"
 	meterKind   = "meter"
 	usageKind   = "usage"
 	noticeKind  = "notice"

@@ -27,6 +27,7 @@ import (
 	"trainyard/internal/queue"
 	"trainyard/internal/scaling"
 	"trainyard/internal/store"
+	"trainyard/internal/tenant"
 )
 
 // released returns the digests of the migrations: the text of one with which databases were made
@@ -46,6 +47,7 @@ func released() map[string]string {
 		"migrations/0012_uids.sql":        "81002b4aa536d9572caa03c6606d41cf0ccf73fc27b030a63cf63d7f1cc45794",
 		"migrations/0013_checkpoints.sql": "8560e115f7235e3ea7084911dc130d24c934817c2288d15152d16647ad1d560a",
 		"migrations/0014_inbox.sql":       "c837d762f5f4c3288afa63b202f103302f88b7a50cd133f604a42b213c6cc466",
+		"migrations/0015_projects.sql":    "57cf1d55f5c83147af0eb7635c761af0f356e0db2ee4f2b4949d66437097939f",
 		"migrations/0010_leadership.sql":  "442fba39f24bdefffb4d674f05d5b5e4dbcc998a87d1e55ea4ffc98926ada6a0",
 	}
 }
@@ -143,6 +145,7 @@ func TestEveryEarlierSchemaMigrates(t *testing.T) {
 				checkUIDs(t.T, s, version)
 				checkCheckpoints(t.T, s, version)
 				checkQuestions(t.T, s, version)
+				checkProjects(t.T, s, version)
 
 				if err := s.Commit(t.Context(), batchOf(100)); err != nil {
 					t.Errorf("commit after the migration: %v", err)
@@ -407,6 +410,93 @@ func checkQuestions(t *testing.T, s *Store, version int) {
 
 	if diff := cmp.Diff(want, state.Questions, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("questions (-want +got):\n%s", diff)
+	}
+}
+
+// projectsSince is the first schema with projects, and with what created a token.
+const projectsSince = 15
+
+// checkProjects checks the project and the token of the fixture, which earlier schemas stored without them. Tokens of
+// earlier schemas that could create others can still do so.
+func checkProjects(t *testing.T, s *Store, version int) {
+	t.Helper()
+	state, err := s.Load(t.Context(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var projects []tenant.Project
+	var members []tenant.Member
+	var parent id.Token
+	var highest *int
+
+	if version >= projectsSince {
+		projects = []tenant.Project{{ID: "vision", Seq: 1}}
+		members = []tenant.Member{{Project: "vision", User: "ada", Seq: 1}}
+		parent, highest = "t0", new(70)
+	}
+
+	if diff := cmp.Diff(projects, state.Projects, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("projects (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(members, state.Members, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("members (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(highest, state.Users[0].MaxPriority); diff != "" {
+		t.Errorf("highest priority (-want +got):\n%s", diff)
+	}
+
+	got := state.Tokens[0]
+	if got.Scope != tenant.ScopeTokens || got.Parent != parent || got.Login != (version >= projectsSince) {
+		t.Errorf("token of scope %s, created with %q, at a login %v", got.Scope, got.Parent, got.Login)
+	}
+}
+
+// The owners of the jobs of a project go on with it when its quota makes it one for its members.
+func TestProjectsWithQuotasGetARecord(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t engineTest) {
+		openAt(t.T, t.url, projectsSince-1)
+		old := bare(t.T, t.url)
+
+		for _, statement := range []string{
+			`INSERT INTO records (kind, id, seq, doc) VALUES ('quota', 'project/vision', 1, '{"subject":{"project":"vision"},"seq":1}')`,
+			`INSERT INTO records (kind, id, seq, doc)
+				VALUES ('quota', 'project/past', 2, '{"subject":{"project":"past"},"seq":2,"removed":true}')`,
+			`INSERT INTO records (kind, id, seq, doc) VALUES ('quota', 'each/project', 1, '{"subject":{"each":"project"},"seq":1}')`,
+		} {
+			if _, err := old.write.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		if err := old.Close(); err != nil {
+			t.Fatal(err)
+		}
+
+		checkProjectOfAda(t.T, writer(t, t.url, "server-2"))
+	})
+}
+
+func checkProjectOfAda(t *testing.T, s *Store) {
+	t.Helper()
+	state, err := s.Load(t.Context(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if diff := cmp.Diff([]tenant.Project{{ID: "vision", Seq: 1}}, state.Projects); diff != "" {
+		t.Errorf("projects (-want +got):\n%s", diff)
+	}
+
+	members, err := s.Members(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	want := []tenant.Member{{Project: "vision", User: "ada", Seq: 1}}
+	if diff := cmp.Diff(want, members); diff != "" {
+		t.Errorf("members (-want +got):\n%s", diff)
 	}
 }
 

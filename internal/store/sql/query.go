@@ -198,7 +198,15 @@ func (s *Store) Jobs(ctx context.Context, f store.JobFilter) ([]job.Job, error) 
 		w.add(strings.TrimSuffix(order, " DESC")+" < ?", int64(min(f.Before, math.MaxInt64)))
 	}
 
-	if f.Owner != "" {
+	switch {
+	case f.Owner != "" && len(f.Projects) > 0:
+		either := []any{clean(string(f.Owner))}
+		for _, p := range f.Projects {
+			either = append(either, clean(string(p)))
+		}
+
+		w.add("(jobs.owner = ? OR jobs.project IN (?"+strings.Repeat(", ?", len(f.Projects)-1)+"))", either...)
+	case f.Owner != "":
 		w.add("jobs.owner = ?", clean(string(f.Owner)))
 	}
 

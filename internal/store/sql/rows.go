@@ -73,11 +73,21 @@ func readNode(row scanner) (fleet.Node, error) {
 
 var userTable = &table{
 	name: "users", key: "id", guard: true,
-	columns: []string{"id", "seq", "role", "created", "disabled", "gpu_seconds", "gpu_seconds_at"},
+	columns: []string{"id", "seq", "role", "created", "disabled", "gpu_seconds", "gpu_seconds_at", "extras"},
 	fixed:   []string{"id"},
 }
 
+// userExtras is the JSON of the column extras of a user.
+type userExtras struct {
+	MaxPriority *int `json:"max_priority,omitempty"`
+}
+
 func userRow(args []any, u *tenant.User) ([]any, error) {
+	extras, err := encodeExtras(userExtras{u.MaxPriority})
+	if err != nil {
+		return nil, fmt.Errorf("encode user %s: %w", u.ID, err)
+	}
+
 	return append(
 		args,
 		clean(string(u.ID)),
@@ -87,11 +97,23 @@ func userRow(args []any, u *tenant.User) ([]any, error) {
 		u.Disabled,
 		u.Usage,
 		micros(u.UsageAt),
+		extras,
 	), nil
+}
+
+// encodeExtras encodes what is only read with its row; "" if it is empty.
+func encodeExtras(value any) (string, error) {
+	text, err := json.Marshal(value)
+	if err != nil || string(text) == "{}" {
+		return "", err
+	}
+
+	return clean(string(text)), nil
 }
 
 func readUser(row scanner) (tenant.User, error) {
 	var u tenant.User
+	var extras string
 	err := row.Scan(
 		(*string)(&u.ID),
 		&u.Seq,
@@ -100,9 +122,20 @@ func readUser(row scanner) (tenant.User, error) {
 		&u.Disabled,
 		&u.Usage,
 		timeColumn{&u.UsageAt},
+		&extras,
 	)
+	if err != nil {
+		return tenant.User{}, err
+	}
 
-	return u, err
+	var more userExtras
+	if err := decodeList(extras, &more); err != nil {
+		return tenant.User{}, fmt.Errorf("decode user %s: %w", u.ID, err)
+	}
+
+	u.MaxPriority = more.MaxPriority
+
+	return u, nil
 }
 
 var tokenTable = &table{
@@ -122,11 +155,23 @@ var tokenTable = &table{
 		"expires",
 		"revoked",
 		"lease",
+		"extras",
 	},
 	fixed: []string{"id"},
 }
 
+// tokenExtras is the JSON of the column extras of a token.
+type tokenExtras struct {
+	Parent id.Token `json:"parent,omitempty"`
+	Login  bool     `json:"login,omitempty"`
+}
+
 func tokenRow(args []any, t *tenant.Token) ([]any, error) {
+	extras, err := encodeExtras(tokenExtras{Parent: t.Parent, Login: t.Login})
+	if err != nil {
+		return nil, fmt.Errorf("encode token %s: %w", t.ID, err)
+	}
+
 	return append(
 		args,
 		clean(string(t.ID)),
@@ -143,11 +188,13 @@ func tokenRow(args []any, t *tenant.Token) ([]any, error) {
 		micros(t.Expires),
 		t.Revoked,
 		clean(string(t.Lease)),
+		extras,
 	), nil
 }
 
 func readToken(row scanner) (tenant.Token, error) {
 	var t tenant.Token
+	var extras string
 	err := row.Scan(
 		(*string)(&t.ID),
 		&t.Seq,
@@ -163,9 +210,20 @@ func readToken(row scanner) (tenant.Token, error) {
 		timeColumn{&t.Expires},
 		&t.Revoked,
 		(*string)(&t.Lease),
+		&extras,
 	)
+	if err != nil {
+		return tenant.Token{}, err
+	}
 
-	return t, err
+	var more tokenExtras
+	if err := decodeList(extras, &more); err != nil {
+		return tenant.Token{}, fmt.Errorf("decode token %s: %w", t.ID, err)
+	}
+
+	t.Parent, t.Login = more.Parent, more.Login
+
+	return t, nil
 }
 
 var eventTable = &table{

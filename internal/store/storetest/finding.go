@@ -53,6 +53,8 @@ func filtersJobs(h *harness) {
 		{"all", store.JobFilter{}, []id.Job{"j10", "j4", "j3", "j2", "j1"}},
 		{"owner", store.JobFilter{Owner: "bob"}, []id.Job{"j4", "j2"}},
 		{"project", store.JobFilter{Project: "text"}, []id.Job{"j4"}},
+		{"owner, or one of the projects", store.JobFilter{Owner: "ada", Projects: []id.Project{"text", "none"}},
+			[]id.Job{"j10", "j4", "j3", "j1"}},
 		{"one state", store.JobFilter{States: []job.State{job.Running}}, []id.Job{"j10", "j2"}},
 		{"two states", store.JobFilter{States: []job.State{job.Failed, job.Succeeded}}, []id.Job{"j4", "j1"}},
 		{"part of the name", store.JobFilter{Name: "net"}, []id.Job{"j2", "j1"}},

@@ -110,6 +110,12 @@ func everything() *yardmaster.Batch {
 		Agents: []fleet.Agent{full[fleet.Agent](1)},
 		Users:  []tenant.User{sampleUser("ada")},
 		Tokens: []tenant.Token{sampleToken("t1", "ada", tenant.AccessToken)},
+		Projects: []tenant.Project{
+			full[tenant.Project](1),
+		},
+		Members: []tenant.Member{
+			full[tenant.Member](1),
+		},
 		Events: []yardmaster.Event{sampleEvent(31)},
 		Orders: []yardmaster.Order{sampleOrder("j7", 0)},
 		Leases: []fleet.Lease{sampleLease(3, fleet.LeaseActive)},
@@ -141,6 +147,8 @@ func (h *harness) holds(s store.Store, b *yardmaster.Batch) {
 	h.same("agents", state.Agents, b.Agents)
 	h.same("users", state.Users, b.Users)
 	h.same("tokens", state.Tokens, b.Tokens)
+	h.same("projects", state.Projects, b.Projects)
+	h.same("members", state.Members, b.Members)
 	h.same("orders", state.Orders, b.Orders)
 	h.same("leases", state.Leases, b.Leases)
 	h.same("limits", state.Quotas, b.Quotas)
@@ -188,6 +196,9 @@ func keepsEveryField(h *harness) {
 	tokens, err := s.Tokens(ctx, "", "", 10)
 	h.must(err)
 	h.same("tokens", tokens, want.Tokens)
+	members, err := s.Members(ctx)
+	h.must(err)
+	h.same("members", members, want.Members)
 
 	// And with nothing set.
 	zero := &yardmaster.Batch{

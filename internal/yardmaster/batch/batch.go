@@ -33,6 +33,8 @@ type Batch struct {
 	Agents      []fleet.Agent // admitted
 	Users       []tenant.User
 	Tokens      []tenant.Token
+	Projects    []tenant.Project
+	Members     []tenant.Member
 	Leases      []fleet.Lease
 	Quotas      []tenant.Quota
 	Usage       []quota.Usage
@@ -61,6 +63,7 @@ func (b *Batch) Empty() bool {
 	return len(b.Jobs)+len(b.Runs)+len(b.Nodes)+len(b.Agents)+len(b.Users)+len(b.Tokens)+len(b.Events)+
 		len(b.Orders)+len(b.Closed)+len(b.Leases)+len(b.Quotas)+len(b.Datasets)+len(b.Uses)+len(b.Shares)+
 		len(b.Usage)+len(b.Notices)+len(b.Past)+len(b.Observed)+len(b.Shortages)+len(b.Checkpoints)+
+		len(b.Projects)+len(b.Members)+
 		len(b.PastForgotten)+len(b.ObservedForgotten)+len(b.ShortagesForgotten)+len(b.Incarnations)+len(b.Questions) == 0 &&
 		b.Ledger.Empty()
 }
@@ -128,6 +131,8 @@ type State struct {
 	Agents   []fleet.Agent // admitted last, one for each node that has had one
 	Users    []tenant.User
 	Tokens   []tenant.Token
+	Projects []tenant.Project
+	Members  []tenant.Member
 	Orders   []Order
 	Leases   []fleet.Lease // not ended, and those that ended recently
 	Datasets []dataset.Dataset

@@ -1,4 +1,4 @@
-// Package people keeps the users, their tokens, and the decayed usage of users and projects,
+// Package people keeps the users, their projects and tokens, and the decayed usage of users and projects,
 // by which the queue is ordered.
 //
 // It serves the steps submit and queue of a job's path. Of jobs it only knows how many a user
@@ -20,10 +20,13 @@ type People struct {
 	feed     *batch.Feed
 	users    map[id.User]*user
 	tokens   map[id.Token]*token
-	projects queue.Shares
+	projects map[id.Project]*project
+	shares   queue.Shares
 
-	changedUsers  batch.Set[*user]
-	changedTokens batch.Set[*token]
+	changedUsers    batch.Set[*user]
+	changedTokens   batch.Set[*token]
+	changedProjects batch.Set[*project]
+	changedMembers  batch.Set[*member]
 }
 
 type user struct {
@@ -40,10 +43,12 @@ type token struct {
 
 // New returns an empty set. Events go to the feed.
 func New(feed *batch.Feed) *People {
-	return &People{feed: feed, users: map[id.User]*user{}, tokens: map[id.Token]*token{}}
+	return &People{
+		feed: feed, users: map[id.User]*user{}, tokens: map[id.Token]*token{}, projects: map[id.Project]*project{},
+	}
 }
 
-// Load restores the stored users, tokens and shares.
+// Load restores the stored users, tokens, projects and shares.
 func (p *People) Load(s *batch.State) {
 	for _, u := range s.Users {
 		p.users[u.ID] = &user{User: u}
@@ -53,14 +58,17 @@ func (p *People) Load(s *batch.State) {
 		p.tokens[t.ID] = &token{Token: t}
 	}
 
-	p.projects.Load(s.Shares)
+	p.loadProjects(s)
+	p.shares.Load(s.Shares)
 }
 
 // Take moves what has changed into a batch.
 func (p *People) Take(b *batch.Batch) {
 	b.Users = batch.Take(&p.changedUsers, b.Users, func(to *tenant.User, u *user) { *to = u.User })
 	b.Tokens = batch.Take(&p.changedTokens, b.Tokens, func(to *tenant.Token, t *token) { *to = t.Token })
-	b.Shares = p.projects.Take()
+	b.Projects = batch.Take(&p.changedProjects, b.Projects, func(to *tenant.Project, r *project) { *to = r.Project })
+	b.Members = batch.Take(&p.changedMembers, b.Members, func(to *tenant.Member, r *member) { *to = r.Member })
+	b.Shares = p.shares.Take()
 }
 
 func (p *People) changedUser(u *user) {
@@ -117,7 +125,7 @@ func (p *People) InUse(visit func(name id.User, alive int, rate float64)) {
 }
 
 // ProjectRate returns how much a project has in use, in GPUs.
-func (p *People) ProjectRate(name id.Project) float64 { return p.projects.Rate(name) }
+func (p *People) ProjectRate(name id.Project) float64 { return p.shares.Rate(name) }
 
 // Usage returns a user's decayed usage at a time, in GPU-seconds.
 func (p *People) Usage(now time.Time, name id.User) float64 {
@@ -131,7 +139,7 @@ func (p *People) Usage(now time.Time, name id.User) float64 {
 
 // ProjectUsage returns a project's decayed usage at a time, in GPU-seconds.
 func (p *People) ProjectUsage(now time.Time, name id.Project) float64 {
-	return p.projects.UsageOf(now, name)
+	return p.shares.UsageOf(now, name)
 }
 
 // UsageByUser returns the decayed usage at a time of every user with unfinished jobs.
@@ -148,12 +156,12 @@ func (p *People) UsageByUser(now time.Time) map[id.User]float64 {
 
 // UsageByProject returns the decayed usage of every project at a time.
 func (p *People) UsageByProject(now time.Time) map[id.Project]float64 {
-	return p.projects.UsageByProject(now)
+	return p.shares.UsageByProject(now)
 }
 
 // Charge changes how much a user and a project have in use now.
 func (p *People) Charge(now time.Time, name id.User, project id.Project, delta float64) {
-	p.projects.Charge(now, project, delta)
+	p.shares.Charge(now, project, delta)
 	u := p.user(name)
 	u.Usage, u.UsageAt = p.Usage(now, name), now
 	u.rate += delta
@@ -167,5 +175,5 @@ func (p *People) Charge(now time.Time, name id.User, project id.Project, delta f
 // Resume counts a run that is live when the server is restarted.
 func (p *People) Resume(name id.User, project id.Project, weight float64) {
 	p.user(name).rate += weight
-	p.projects.Resume(project, weight)
+	p.shares.Resume(project, weight)
 }

@@ -20,16 +20,20 @@ func some(t *testing.T) *people.People {
 	t.Helper()
 	p := people.New(&batch.Feed{})
 	for _, name := range []id.User{"root", "ada"} {
-		if _, err := p.Put(start, name, tenant.Researcher, false, "test"); err != nil {
+		if _, err := put(p, name, tenant.Researcher, false, "test"); err != nil {
 			t.Fatal(err)
 		}
 	}
 
-	if _, err := p.Put(start, "root", tenant.Admin, false, "test"); err != nil {
+	if _, err := put(p, "root", tenant.Admin, false, "test"); err != nil {
 		t.Fatal(err)
 	}
 
 	return p
+}
+
+func put(p *people.People, name id.User, role tenant.Role, disabled bool, by string) (tenant.User, error) {
+	return p.Put(start, name, people.Change{Role: role, Disabled: disabled}, by)
 }
 
 func code(err error) string {
@@ -44,19 +48,19 @@ func code(err error) string {
 func TestTheLastAdminStaysOne(t *testing.T) {
 	t.Parallel()
 	p := some(t)
-	if _, err := p.Put(start, "root", tenant.Researcher, false, "root"); code(err) != "last_admin" {
+	if _, err := put(p, "root", tenant.Researcher, false, "root"); code(err) != "last_admin" {
 		t.Errorf("made a researcher: %v", err)
 	}
 
-	if _, err := p.Put(start, "root", tenant.Admin, true, "root"); code(err) != "last_admin" {
+	if _, err := put(p, "root", tenant.Admin, true, "root"); code(err) != "last_admin" {
 		t.Errorf("disabled: %v", err)
 	}
 
-	if _, err := p.Put(start, "ada", tenant.Admin, false, "root"); err != nil {
+	if _, err := put(p, "ada", tenant.Admin, false, "root"); err != nil {
 		t.Fatal(err)
 	}
 
-	if _, err := p.Put(start, "root", tenant.Researcher, false, "ada"); err != nil {
+	if _, err := put(p, "root", tenant.Researcher, false, "ada"); err != nil {
 		t.Errorf("with another admin: %v", err)
 	}
 }
@@ -75,11 +79,11 @@ func TestATokenIsUsedAsOftenAsItMayBe(t *testing.T) {
 
 	access := tenant.Token{ID: "access", Kind: tenant.AccessToken, Expires: start.Add(time.Hour)}
 
-	if _, err := p.AddToken(start, boot, "test"); err != nil {
+	if _, err := p.AddToken(start, boot, "", "test"); err != nil {
 		t.Fatal(err)
 	}
 
-	if _, err := p.AddToken(start, boot, "test"); code(err) != "token_exists" {
+	if _, err := p.AddToken(start, boot, "", "test"); code(err) != "token_exists" {
 		t.Errorf("handed out twice: %v", err)
 	}
 
@@ -145,7 +149,103 @@ func TestAnOwnerThatIsNotThereIsCountedButIsNoUser(t *testing.T) {
 		t.Error("who may submit is wrong")
 	}
 
-	if _, err := p.AddToken(start, tenant.Token{ID: "t", Owner: "ghost"}, "test"); code(err) != "user_not_found" {
+	if _, err := p.AddToken(start, tenant.Token{ID: "t", Owner: "ghost"}, "", "test"); code(err) != "user_not_found" {
 		t.Errorf("a token for a ghost: %v", err)
+	}
+}
+
+// A token that was revoked while a request was on its way creates no other.
+func TestARevokedTokenCreatesNone(t *testing.T) {
+	t.Parallel()
+	p := some(t)
+	parent := tenant.Token{ID: "parent", Kind: tenant.AccessToken, Owner: "ada", Expires: start.Add(time.Hour)}
+	child := tenant.Token{ID: "child", Kind: tenant.AccessToken, Owner: "ada", Expires: start.Add(2 * time.Hour)}
+
+	if _, err := p.AddToken(start, parent, "", "test"); err != nil {
+		t.Fatal(err)
+	}
+
+	got, err := p.AddToken(start, child, "parent", "ada")
+	if err != nil || got.Parent != "parent" || !got.Expires.Equal(parent.Expires) {
+		t.Errorf("the child ends with %q at %s: %v", got.Parent, got.Expires, err)
+	}
+
+	if _, err := p.Revoke(start, "parent", "ada"); err != nil {
+		t.Fatal(err)
+	}
+
+	child.ID = "late"
+	if _, err := p.AddToken(start, child, "parent", "ada"); code(err) != "token_revoked" {
+		t.Errorf("created with a revoked token: %v", err)
+	}
+
+	var b batch.Batch
+	p.Take(&b)
+
+	for _, k := range b.Tokens {
+		if !k.Revoked {
+			t.Errorf("token %s is not revoked", k.ID)
+		}
+	}
+}
+
+func TestMembersComeAndGo(t *testing.T) {
+	t.Parallel()
+	p := some(t)
+	set := func(u id.User, lead, removed bool) error {
+		_, err := p.SetMember(start, tenant.Member{Project: "vision", User: u, Lead: lead, Removed: removed}, "root")
+		return err
+	}
+
+	if leads, err := p.MayUse("ada", "vision"); leads || err != nil {
+		t.Errorf("a label: %v, %v", leads, err)
+	}
+
+	if err := set("ada", false, false); code(err) != "project_not_found" {
+		t.Errorf("a member of a label: %v", err)
+	}
+
+	if _, err := p.AddProject(start, "vision", "root"); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := p.AddProject(start, "vision", "root"); code(err) != "project_exists" {
+		t.Errorf("added again: %v", err)
+	}
+
+	if _, err := p.MayUse("ada", "vision"); code(err) != "not_a_member" {
+		t.Errorf("nobody is a member yet: %v", err)
+	}
+
+	if err := set("ghost", false, false); code(err) != "user_not_found" {
+		t.Errorf("a member who is no user: %v", err)
+	}
+
+	if err := set("ada", true, false); err != nil {
+		t.Error(err)
+	}
+
+	if leads, err := p.MayUse("ada", "vision"); !leads || err != nil {
+		t.Errorf("a lead: %v, %v", leads, err)
+	}
+
+	if err := set("ada", false, true); err != nil {
+		t.Error(err)
+	}
+
+	if err := set("ada", false, true); code(err) != "member_not_found" {
+		t.Errorf("removed again: %v", err)
+	}
+
+	if _, err := p.RemoveProject(start, "vision", "root"); err != nil {
+		t.Error(err)
+	}
+
+	if _, err := p.MayUse("ada", "vision"); err != nil {
+		t.Errorf("a label again: %v", err)
+	}
+
+	if _, err := p.AddProject(start, "vision", "root"); err != nil {
+		t.Errorf("added anew: %v", err)
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -157,18 +156,13 @@ func get(ctx context.Context, client *http.Client, url string) (string, error) {
 	return string(text), err
 }
 
-var bootstrap = regexp.MustCompile(`--token (tyb_\S+)`)
-
-// login makes the first admin's access token out of the one that the server printed.
+// login makes the first admin's access token out of the bootstrap token that the server made.
 func (y *Yard) login(ctx context.Context) error {
-	var found []string
+	var bootstrap string
 
 	err := y.daemons.Await(ctx, patience, func(context.Context) error {
-		text, err := y.daemons.Output("server")
-		found = bootstrap.FindStringSubmatch(text)
-		if err == nil && found == nil {
-			err = errors.New("the server has printed no bootstrap token")
-		}
+		text, err := os.ReadFile(filepath.Join(y.dir, "data", "bootstrap-token"))
+		bootstrap = strings.TrimSpace(string(text))
 
 		return err
 	})
@@ -183,7 +177,7 @@ func (y *Yard) login(ctx context.Context) error {
 
 	defer client.Close()
 
-	token, err := client.Login(ctx, api.LoginRequest{Token: found[1]})
+	token, err := client.Login(ctx, api.LoginRequest{Token: bootstrap})
 	if err != nil {
 		return fmt.Errorf("log in: %w", err)
 	}
