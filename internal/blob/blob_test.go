@@ -166,3 +166,40 @@ func TestNothingIsReadOrWrittenOutsideTheFolder(t *testing.T) {
 		t.Errorf("files: %s", diff)
 	}
 }
+
+// A folder that is not there, as when its volume is not mounted, does not say that a blob is not found: what refers to it
+// would be taken for lost.
+func TestABlobIsNotMissingWhileTheFolderIs(t *testing.T) {
+	t.Parallel()
+
+	root := filepath.Join(t.TempDir(), "blobs")
+	store, err := blob.OpenDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := store.Put(t.Context(), "chunks/a", strings.NewReader("a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(root, root+".aside"); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := store.Get(t.Context(), "chunks/a"); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("Get without the folder: %v, want it unavailable", err)
+	}
+	if has, err := store.Has(t.Context(), "chunks/a"); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("Has without the folder: %v, %v, want it unavailable", has, err)
+	}
+
+	if err := os.Rename(root+".aside", root); err != nil {
+		t.Fatal(err)
+	}
+
+	if has, err := store.Has(t.Context(), "chunks/a"); err != nil || !has {
+		t.Errorf("Has with the folder back: %v, %v", has, err)
+	}
+	if _, err := store.Stat(t.Context(), "chunks/b"); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("a blob that was never stored: %v, want it not found", err)
+	}
+}

@@ -189,7 +189,7 @@ func (d *Dir) open(name string) (*os.File, int64, error) {
 		f, err = os.Open(file) // it may have got its name in between
 	}
 	if errors.Is(err, fs.ErrNotExist) { // deleted in between
-		return nil, 0, NotFound(name)
+		return nil, 0, d.missing(name)
 	}
 	if err != nil {
 		return nil, 0, d.unavailable("read", name, err)
@@ -210,7 +210,7 @@ func (d *Dir) Stat(_ context.Context, name string) (Info, error) {
 		info, err = os.Stat(file) // it may have got its name in between
 	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // a blob has the name that a folder would
-		return Info{}, NotFound(name)
+		return Info{}, d.missing(name)
 	}
 	if err != nil {
 		return Info{}, d.unavailable("look for", name, err)
@@ -223,6 +223,16 @@ func (d *Dir) Stat(_ context.Context, name string) (Info, error) {
 	}
 
 	return Info{Name: name, Size: info.Size(), Stored: info.ModTime().UTC()}, nil
+}
+
+// missing answers for a blob that was not found. It is NotFound only if the folder is there: when its volume is not
+// mounted every blob looks removed, and checkpoints would be taken for lost.
+func (d *Dir) missing(name string) error {
+	if _, err := os.Stat(filepath.Join(d.root, unfinished)); err != nil {
+		return d.unavailable("look for", name, err)
+	}
+
+	return NotFound(name)
 }
 
 // Has reports whether there is a blob of this name.

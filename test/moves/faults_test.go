@@ -223,6 +223,18 @@ func (tr *trip) has(kind string, of ...id.Run) bool {
 	})
 }
 
+// count counts the events of a kind.
+func (tr *trip) count(kind string) int {
+	n := 0
+	for _, e := range tr.events() {
+		if e.Kind == kind {
+			n++
+		}
+	}
+
+	return n
+}
+
 func (tr *trip) awaitEvent(kind string, of ...id.Run) {
 	tr.t.Helper()
 	tr.await(kind, func() bool { return tr.has(kind, of...) })
@@ -313,12 +325,15 @@ func (tr *trip) checkRelease() {
 func (tr *trip) checkAbandoned(at step, f fault) {
 	tr.t.Helper()
 
-	if f.abandons && slices.Contains(beforeTheStop, at) {
-		tr.awaitEvent("run.move_abandoned")
+	if !f.abandons || !slices.Contains(beforeTheStop, at) {
+		return
+	}
 
-		if tr.has("run.stopping") || tr.has("run.ended") {
-			tr.t.Error("the move was abandoned, and its job was stopped all the same")
-		}
+	// The checkpoint may be stored just before the fault strikes: then the move rightly goes on.
+	tr.await("the move to be abandoned", func() bool { return tr.has("run.move_abandoned") || tr.has("run.stopping") })
+
+	if tr.has("run.stopping") && (tr.has("run.move_abandoned") || tr.count("checkpoint.stored") < 2) {
+		tr.t.Error("the job was stopped although the move was abandoned or its checkpoint was not stored")
 	}
 }
 
@@ -374,16 +389,16 @@ func (tr *trip) fillDisk(step) func() {
 // chunks is the folder of the server's chunks.
 func (tr *trip) chunks() string { return filepath.Join(tr.Folder, "server", "blobs", "chunks") }
 
-// breakStore puts a file in the place of the chunks.
+// breakStore takes the folder of the blobs away, like a volume that is no longer mounted.
 func (tr *trip) breakStore(step) func() {
 	tr.t.Helper()
-	aside := tr.chunks() + ".aside"
-	tr.must(os.Rename(tr.chunks(), aside))
-	tr.must(os.WriteFile(tr.chunks(), nil, 0o600))
+	blobs := filepath.Join(tr.Folder, "server", "blobs")
+	aside := blobs + ".aside"
+	tr.must(os.Rename(blobs, aside))
 
 	return func() {
-		tr.must(os.Remove(tr.chunks()))
-		tr.must(os.Rename(aside, tr.chunks()))
+		tr.must(os.RemoveAll(blobs)) // what was written to where it would be mounted
+		tr.must(os.Rename(aside, blobs))
 	}
 }
 
