@@ -36,6 +36,12 @@ func (y *Yard) Load(now time.Time, s State) {
 		y.nodes.LoadAgent(a)
 	}
 
+	for i := range s.Orders { // of an earlier version
+		if o := &s.Orders[i]; o.Launch.OwnerNumber == 0 {
+			o.Launch.OwnerNumber = y.people.Number(o.Launch.Owner)
+		}
+	}
+
 	y.orders.Load(s.Orders, s.Incarnation.Unsettled())
 	y.pastForgotten = append(y.pastForgotten, y.past.Load(s.Past)...)
 

@@ -521,7 +521,10 @@ func (r *reader) users(ctx context.Context) error {
 				known[u.ID] = true
 				r.view.State.Users = append(
 					r.view.State.Users,
-					tenant.User{ID: u.ID, Role: u.Role, Created: u.Created, Disabled: u.Disabled, Usage: u.Usage, UsageAt: r.view.Now},
+					tenant.User{
+						ID: u.ID, Number: u.Number, Role: u.Role, Created: u.Created, Disabled: u.Disabled, Usage: u.Usage,
+						UsageAt: r.view.Now,
+					},
 				)
 			}
 
