@@ -32,6 +32,8 @@ func (y *Yard) Load(now time.Time, s State) {
 		y.nodes.Load(y.now, n)
 	}
 
+	y.singleUsers = y.nodes.AnySingle()
+
 	for _, a := range s.Agents {
 		y.nodes.LoadAgent(a)
 	}

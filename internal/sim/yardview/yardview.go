@@ -371,6 +371,9 @@ func nodeOf(a *api.Node) fleet.Node {
 			Disk:    a.Disk,
 			Limits:  a.Limits,
 			Problem: a.Problem,
+
+			Isolation:  a.Isolation,
+			SingleUser: a.SingleUser,
 		},
 	}
 
