@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trainyard/internal/agent"
+	"trainyard/internal/agent/doctor"
 	"trainyard/internal/agent/runtime"
 	"trainyard/internal/cli"
 	"trainyard/internal/cli/contexts"
@@ -110,6 +112,11 @@ func runAgent(cmd *cobra.Command, env cli.Env, settings []setting, url string) e
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
+	if shared := doctor.SharedWithServer("/", c.data, os.Geteuid()); shared != "" {
+		log.Warn("jobs are not isolated from the server on this machine and can become admins; see trainyard doctor",
+			"shared", shared)
+	}
+
 	a, err := newAgent(c, log, registry, false)
 	if err != nil {
 		return err
@@ -146,6 +153,7 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 		Probe:          c.probe,
 		ProbePython:    c.probePython,
 		CRIU:           c.criu,
+		MixUsers:       c.mixUsers,
 		OnLeaseEnd:     c.onLeaseEnd,
 		SpotNotice:     c.spotNotice,
 		CPUs:           c.cpus,

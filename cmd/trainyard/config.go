@@ -92,6 +92,8 @@ type config struct {
 	cpus                                 job.CPUs
 	memory                               job.Bytes
 	minFree                              int64
+	mixUsers                             bool
+	personal                             bool // jobs run under the account of whoever started the yard; not a setting
 }
 
 func text(target func(c *config) *string) func(*config, string) error {
@@ -527,6 +529,13 @@ var agentSettings = []setting{
 		"",
 		"CRIU 4.0 or newer, which saves programs as snapshots (default: criu)",
 		text(func(c *config) *string { return &c.criu }),
+	},
+	{
+		"mix-users",
+		"no",
+		"run jobs of several users at a time although nothing isolates them from each other here: yes or no; with no the " +
+			"node is dedicated to one user until their jobs have ended",
+		yesNo(func(c *config) *bool { return &c.mixUsers }),
 	},
 	{
 		"metrics",

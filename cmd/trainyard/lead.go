@@ -282,6 +282,12 @@ func (r *running) takeLead(ctx context.Context, term *leadership.Term) (*yard, e
 
 	figures := metrics.New(r.clock, metrics.Options{Providers: r.in.clouds.Names(), ByUser: r.config.byUser})
 	figures.Load(&state)
+
+	for i := range state.Nodes { // of an earlier version, whose agents may not report their inventory again for long
+		inv := &state.Nodes[i].Inventory
+		inv.SingleUser = inv.RequiresSingleUser()
+	}
+
 	core.Load(r.clock.Now(), state)
 	hub := agents.New(core.Orders())
 	events := feed.New(state.LastEvent)
@@ -319,6 +325,7 @@ func (r *running) takeLead(ctx context.Context, term *leadership.Term) (*yard, e
 		Contact: r.config.contact(), NodeCertTTL: 30 * 24 * time.Hour,
 		Rate: r.config.rate, Burst: r.config.burst, MaxFile: r.config.maxFile, Timeout: 30 * time.Second,
 		Limits: r.config.limits, Standby: r.shared(), HasShared: len(r.config.sharedFS) > 0,
+		Personal: r.config.personal,
 	}, server.Deps{
 		Loop: out.loop, Store: r.store, Blobs: guard.Store(), Logbook: logs, Assignments: hub,
 		CA: r.folders.ca, Directory: directory, Feed: events, Clock: r.clock, Log: r.log,

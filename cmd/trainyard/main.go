@@ -47,7 +47,7 @@ func run() int {
 func rootCommand(env cli.Env) *cobra.Command {
 	root := cli.New(env)
 	root.AddCommand(upCommand(env), serverCommand(env), agentCommand(env), backupCommand(env), restoreCommand(env),
-		generateCommand())
+		doctorCommand(env), generateCommand())
 	root.AddCommand(simcli.Commands(env, policies())...)
 
 	if offers, _, err := root.Find([]string{"offers"}); err == nil && offers != root {

@@ -20,6 +20,7 @@ import (
 	"trainyard/internal/cli"
 	"trainyard/internal/cli/contexts"
 	"trainyard/internal/fault"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -35,6 +36,9 @@ func upCommand(env cli.Env) *cobra.Command {
 		Args:    cobra.NoArgs,
 		Long: `Start server and agent in one process and log the command line in, so that jobs can be submitted at
 once.
+
+Jobs run under your own account, so the yard is for you alone: other users are refused, unless it is
+started with --mix-users yes.
 
 Ctrl-C stops the yard: running jobs are stopped with their grace period and restart at the next up.`,
 		Example: "  trainyard up\n  trainyard up --fake-gpus 4xA100:80GB\n  trainyard up --submit examples/digits/job.yaml",
@@ -66,6 +70,8 @@ func up(ctx context.Context, c *config, env cli.Env, submit string) error {
 
 	defer closeLog()
 
+	c.personal = !c.mixUsers
+
 	s, err := startServer(ctx, c, log)
 	if err != nil {
 		return err
@@ -88,6 +94,7 @@ func up(ctx context.Context, c *config, env cli.Env, submit string) error {
 	}
 
 	say(env.Stderr, "The yard is up at %s\n", s.url)
+	s.warnOfOthers(ctx, env)
 	say(env.Stderr, "  data  %s\n  log   %s\n\n", c.data, filepath.Join(c.data, "yard.log"))
 
 	if submit != "" {
@@ -118,6 +125,31 @@ func up(ctx context.Context, c *config, env cli.Env, submit string) error {
 	stopAgent()
 
 	return errors.Join(err, <-agentDone, s.stop())
+}
+
+// warnOfOthers says that others have accounts in a yard whose jobs can do whatever its owner can.
+func (r *running) warnOfOthers(ctx context.Context, env cli.Env) {
+	if !r.config.personal {
+		return
+	}
+
+	users, err := r.store.Users(ctx, "", 100)
+	if err != nil {
+		r.log.Warn("cannot list the users", "error", err)
+		return
+	}
+
+	var others []string
+	for i := range users {
+		if u := &users[i]; !u.Disabled && u.ID != "admin" && u.ID != userName() {
+			others = append(others, string(u.ID))
+		}
+	}
+
+	if len(others) > 0 {
+		say(env.Stderr, "WARNING: jobs run under your account, so those of %s can read and change everything of yours.\n"+
+			"Disable them: %s users disable NAME\n", humanize.List(others...), self())
+	}
 }
 
 func say(w io.Writer, format string, args ...any) {

@@ -100,6 +100,7 @@ type Config struct {
 	ProbePython string    // measures them if it has PyTorch; python3 if left out
 	CRIU        string    // name or path of CRIU, for snapshots; criu if left out
 	Version     string
+	MixUsers    bool // the operator allows jobs of several users at a time although nothing separates them
 
 	// SDK is the wheel of the Python SDK, on the path of every program; none if left out.
 	SDK SDK

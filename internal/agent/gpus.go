@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
 )
 
 // Whether the GPUs of a machine are measured when its agent starts.
@@ -77,6 +78,8 @@ func (a *Agent) refreshInventory(ctx context.Context) {
 // GPUs that ranks here had when the look began.
 func (a *Agent) noteInventory(found inventory.Found, had []int) {
 	found.Inventory.Limits = a.rt.Limits()
+	found.Inventory.Isolation = fleet.IsolationNone
+	found.Inventory.MixUsers = a.cfg.MixUsers
 	found.Inventory.Shared = a.shared.list()
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -58,6 +58,12 @@ func loadMemory(dir string) (memory, error) {
 	return m, nil
 }
 
+// JoinedServer returns the address of the server whose agent has this data directory, "" if it has joined none.
+func JoinedServer(dir string) (string, error) {
+	m, err := loadMemory(dir)
+	return m.Server, err
+}
+
 // rememberPlace stores where this agent was admitted.
 func (a *Agent) rememberPlace(place string) error {
 	m := a.memory

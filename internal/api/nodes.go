@@ -37,6 +37,11 @@ type Node struct {
 	Address  string         `json:"address"`
 	Version  string         `json:"version" doc:"version of the agent"`
 	Limits   string         `json:"limits,omitempty" doc:"how resource limits of runs are enforced"`
+	// Isolation is absent if the agent is too old to say it; it isolates nothing then.
+	Isolation fleet.Isolation `json:"isolation,omitempty" doc:"what separates jobs of different users: users or none"`
+	// SingleUser is set where jobs are not isolated and the operator has not allowed to mix users.
+	SingleUser bool    `json:"single_user,omitempty" doc:"it runs jobs of one user at a time"`
+	Tenant     id.User `json:"tenant,omitempty" doc:"user to whom such a node is dedicated until it is empty"`
 	// Snapshots is absent if the agent is too old to say it.
 	Snapshots *fleet.Snapshots `json:"snapshots,omitempty" doc:"which snapshots of programs it can take"`
 	// Shared is absent if none is declared for the node.

@@ -11,7 +11,9 @@ import (
 
 // User is a person who may use the yard.
 type User struct {
-	ID       id.User     `json:"id"`
+	ID id.User `json:"id"`
+	// Number gives the user's jobs the same user id on all nodes that run jobs as users: the first of the range plus it.
+	Number   int         `json:"number,omitempty" doc:"never given to another user"`
 	Role     tenant.Role `json:"role"`
 	Disabled bool        `json:"disabled"`
 	Created  time.Time   `json:"created"`

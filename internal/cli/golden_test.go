@@ -113,6 +113,8 @@ func someNodes() []api.Node {
 			Address:  "10.0.0.1",
 			Version:  "1.2.3",
 			Limits:   "cgroup v2",
+
+			Isolation: fleet.IsolationNone, SingleUser: true, Tenant: "ada",
 			Snapshots: &fleet.Snapshots{
 				Suspend: fleet.Ability{Reason: "its GPUs are fake"}, Process: fleet.Ability{OK: true},
 				GPU: fleet.Ability{Reason: "its GPUs are fake"},

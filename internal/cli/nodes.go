@@ -79,7 +79,7 @@ func (a *app) nodeTable(nodes []api.Node) *table.Table {
 	now, wide := a.Clock.Now(), a.Output == console.Wide
 	head := []string{"NODE", "CLASS", "STATE", "SINCE", "GPUS", "FREE", "TFLOPS", "POWER", "PRICE", "JOBS", "LEASE"}
 	if wide {
-		head = append(head, "FREE CPUS", "FREE MEMORY", "SEEN", "POOL", "ADDRESS", "OS", "VERSION", "LIMITS", "REASON")
+		head = append(head, "FREE CPUS", "FREE MEMORY", "SEEN", "POOL", "ADDRESS", "OS", "VERSION", "LIMITS", "ISOLATION", "REASON")
 	}
 
 	t := a.NewTable(head...)
@@ -123,7 +123,7 @@ func (a *app) nodeTable(nodes []api.Node) *table.Table {
 			for _, text := range []string{
 				fmt.Sprintf("%s of %s", n.CPUsFree, n.CPUs),
 				fmt.Sprintf("%s of %s", humanize.Size(n.MemFree), humanize.Size(n.Memory)), seen,
-				n.Pool, n.Address, n.OS + "/" + n.Arch, n.Version, n.Limits, nodeReason(n),
+				n.Pool, n.Address, n.OS + "/" + n.Arch, n.Version, n.Limits, isolation(n), nodeReason(n),
 			} {
 				row = append(row, table.Cell{Text: text})
 			}
@@ -133,6 +133,22 @@ func (a *app) nodeTable(nodes []api.Node) *table.Table {
 	}
 
 	return t
+}
+
+// isolation says what separates jobs of different users on a node, and what follows where nothing does.
+func isolation(n *api.Node) string {
+	switch {
+	case n.Isolation == fleet.IsolationUsers:
+		return "each user's jobs run under a user id of their own"
+	case n.Tenant != "":
+		return fmt.Sprintf("none: dedicated to %s until their jobs have ended", n.Tenant)
+	case n.SingleUser:
+		return "none: jobs of one user at a time"
+	case n.Isolation == fleet.IsolationNone:
+		return "none: users are mixed"
+	}
+
+	return ""
 }
 
 // stateError is the state of a node that has a problem or a broken GPU.

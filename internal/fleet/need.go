@@ -28,6 +28,8 @@ type Need struct {
 	Shared          string // nodes that see this shared file system; "" for any
 	// Image is what the snapshot needs from which the program continues, or would continue if it were moved.
 	Image Image `json:",omitzero"`
+	// Owner keeps the job off nodes that are dedicated to another user; "" if the yard has no node for one user at a time.
+	Owner id.User `json:",omitempty"`
 }
 
 // NeedOf returns the need of a job, raised to its floor after it ran out of memory.
@@ -74,7 +76,9 @@ func NeedOf(s *job.Spec, floor job.Floor, avoid []id.Node) Need {
 }
 
 // Particular reports whether nodes with the same hardware may differ in whether they meet the need.
-func (n *Need) Particular() bool { return n.Avoid != "" || n.Snapshot || n.Shared != "" }
+func (n *Need) Particular() bool {
+	return n.Avoid != "" || n.Snapshot || n.Shared != "" || n.Owner != ""
+}
 
 // Matcher tests rooms against one need. It remembers the answer for each kind
 // of GPU, because comparing names is slow and kinds are few.
@@ -103,7 +107,8 @@ func NewMatcher(n Need) *Matcher {
 	return m
 }
 
-// Eligible reports whether the node could run a rank if it were open and empty.
+// Eligible reports whether the node could run a rank if it were open and what its runs hold were free. A node that is
+// dedicated to another user could not: its runs are not preempted for somebody else.
 func (m *Matcher) Eligible(r *Room) bool {
 	n := &m.Need
 	inv := &r.Node.Inventory
@@ -161,6 +166,9 @@ func (m *Matcher) barred(r *Room) bool {
 		return true
 	}
 
+	if m.Need.Owner != "" && r.DedicatedToOther(m.Need.Owner) {
+		return true
+	}
 	if m.Need.Shared != "" && !r.Node.Inventory.Sees(m.Need.Shared) {
 		return true
 	}

@@ -148,6 +148,13 @@ type Inventory struct {
 	// Suspends says that its agent can suspend programs in place. The server sets it; Snapshots says whether the machine
 	// can.
 	Suspends bool `json:"suspends,omitempty"`
+	// Isolation is what separates the jobs of different users; "" from an agent of an earlier version.
+	Isolation Isolation `json:"isolation,omitempty"`
+	// MixUsers says that the node's operator allows jobs of several users at a time although nothing separates them.
+	MixUsers bool `json:"mix_users,omitempty"`
+	// SingleUser says that the node runs jobs of one user at a time. The server sets it; nodes of simulations do not have
+	// it unless the scenario says so.
+	SingleUser bool `json:"single_user,omitempty"`
 	// Problem keeps new jobs off the node; nil if there is none.
 	Problem *Problem `json:"problem,omitempty"`
 	// Snapshots says which snapshots of programs the node can take; nil if its agent does not know.

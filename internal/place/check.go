@@ -2,6 +2,7 @@ package place
 
 import (
 	"cmp"
+	"errors"
 	"math/bits"
 	"slices"
 	"sort"
@@ -21,7 +22,7 @@ type Checked struct {
 // rest. It assumes nothing about the policy: a job that is stopped must be running and able to
 // resume; nodes must be open and allowed for the job; GPUs must be free, or freed by a stop,
 // and of the right kind; counts must be within what the job asks for; and no job may be placed
-// twice. A stop that only serves another start of the same job is dropped with that start.
+// twice; and a node for one user at a time gets jobs of one user. A stop that only serves another start of the same job is dropped with that start.
 func Check(v *View, p Plan) (Checked, []error) {
 	var bad []error
 	stops := p.Stops
@@ -129,8 +130,9 @@ type checker struct {
 	index   map[id.Node]int // of their nodes
 	placed  map[id.Job]bool // nil if there is one start
 	stopped map[id.Job]*Running
-	matcher *fleet.Matcher // of the last job's need
-	pending []roomChange   // changes of the start being checked
+	matcher *fleet.Matcher  // of the last job's need
+	pending []roomChange    // changes of the start being checked
+	tenants map[int]id.User // by room: who gets a node for one user at a time by the plan
 }
 
 // roomChange is a room after something was allocated or freed in it.
@@ -269,6 +271,14 @@ func (c *checker) start(s *Start) error {
 
 		room := c.room(at)
 
+		if tenant := c.tenants[at]; tenant != "" && tenant != s.Item.User {
+			return dedicated(s.Item.Job, allocation.Node, tenant)
+		}
+		if room.DedicatedToOther(s.Item.User) {
+			return refuse(s.Item.Job, "node %s runs jobs of one user at a time and has one of %s",
+				allocation.Node, tenants(&room))
+		}
+
 		if allocation.Share != 0 {
 			if err := c.part(s, &room, allocation); err != nil {
 				return err
@@ -301,6 +311,7 @@ func (c *checker) start(s *Start) error {
 
 	for _, t := range c.pending {
 		c.put(t.at, t.room)
+		c.dedicate(t.at, &t.room, s.Item.User)
 	}
 
 	if c.placed != nil {
@@ -308,6 +319,19 @@ func (c *checker) start(s *Start) error {
 	}
 
 	return nil
+}
+
+// dedicate records who gets a node that runs jobs of one user at a time.
+func (c *checker) dedicate(at int, room *fleet.Room, owner id.User) {
+	if !room.Node.Inventory.SingleUser {
+		return
+	}
+
+	if c.tenants == nil {
+		c.tenants = map[int]id.User{}
+	}
+
+	c.tenants[at] = owner
 }
 
 // part allocates a share of one GPU.
@@ -334,6 +358,23 @@ func (c *checker) part(s *Start, room *fleet.Room, allocation Allocation) error 
 	room.Memory -= need.Memory
 
 	return nil
+}
+
+// codeDedicated is the code of the error that a plan gives a node for one user at a time to several.
+const codeDedicated = "node_dedicated"
+
+// dedicated refuses a start on a node that another user gets by the same plan.
+func dedicated(j id.Job, n id.Node, tenant id.User) error {
+	return fault.New(fault.Conflict, codeDedicated,
+		"the plan for job %s cannot be carried out: node %s runs jobs of one user at a time and gets one of %s", j, n, tenant)
+}
+
+// Again reports whether what Check refuses may be possible in another way as soon as the rest of the plan is carried out,
+// so that another plan is due. Policies see to whom a node is dedicated in the view, and not what their own plan makes of
+// it.
+func Again(err error) bool {
+	var f *fault.Error
+	return errors.As(err, &f) && f.Code == codeDedicated
 }
 
 func refuse(j id.Job, format string, args ...any) error {

@@ -155,3 +155,50 @@ func TestCheckOfManyStarts(t *testing.T) {
 		t.Errorf("the check changed its view: %b is free", v.Rooms[0].Free)
 	}
 }
+
+// TestANodeThatDoesNotIsolateUsersIsDedicatedToOne has starts of two users on nodes for one user at a time.
+func TestANodeThatDoesNotIsolateUsersIsDedicatedToOne(t *testing.T) {
+	t.Parallel()
+	alone := func(n *fleet.Node) { n.Inventory.SingleUser = true }
+	start := func(number uint64, user id.User, node id.Node, gpus uint64) place.Start {
+		return place.Start{
+			Item:        &queue.Item{Job: id.NewJob(number), Number: number, User: user, Shape: &queue.Shape{Need: need(1, nil)}},
+			Allocations: []place.Allocation{{Node: node, GPUs: gpus}}, Reason: "why not",
+		}
+	}
+
+	y := newYard()
+	y.node("empty", 4, alone)
+	y.node("mixing", 4, nil)
+	y.node("taken", 4, alone)
+	y.Book("taken", fleet.Hold{Run: "j9.1", Job: "j9", Owner: "ada", GPUs: 1})
+	y.Book("mixing", fleet.Hold{Run: "j8.1", Job: "j8", Owner: "ada", GPUs: 1})
+
+	good, bad := place.Check(y.view(), place.Plan{Starts: []place.Start{
+		start(1, "ben", "taken", 2), start(2, "ada", "taken", 2), start(3, "ben", "mixing", 2),
+		start(4, "ben", "empty", 1), start(5, "ada", "empty", 2), start(6, "ben", "empty", 4),
+	}})
+
+	var started []id.Job
+	for i := range good.Starts {
+		started = append(started, good.Starts[i].Item.Job)
+	}
+
+	if diff := cmp.Diff([]id.Job{"j2", "j3", "j4", "j6"}, started); diff != "" {
+		t.Errorf("started (-want +got):\n%s", diff)
+	}
+
+	want := []string{
+		"the plan for job j1 cannot be carried out: node taken runs jobs of one user at a time and has one of ada",
+		"the plan for job j5 cannot be carried out: node empty runs jobs of one user at a time and gets one of ben",
+	}
+	for i, err := range bad {
+		if i >= len(want) || err.Error() != want[i] || place.Again(err) != (i == 1) {
+			t.Errorf("error %d: %v, another plan is due: %v", i, err, place.Again(err))
+		}
+	}
+
+	if len(bad) != len(want) {
+		t.Errorf("%d errors, want %d", len(bad), len(want))
+	}
+}

@@ -193,6 +193,8 @@ func explain(v *View, j *QueuedJob, verdict *Verdict) Why {
 	case len(v.Rooms) == 0:
 		return Why{Blocker: BlockNoNode, Sentence: "no node has joined the yard", Remedies: []Remedy{
 			remedy("join a node: trainyard tokens create --join, then trainyard agent join on the machine")}}
+	case len(eligible) < need.Nodes && need.Owner != "" && couldRunAlone(v, need):
+		return dedicatedNodes(v, need, eligible)
 	case len(eligible) < need.Nodes && need.Avoid != "" && couldRun(v, need):
 		return avoided(need)
 	case len(eligible) < need.Nodes && need.Snapshot && couldRunUnsaved(v, need):
@@ -206,7 +208,10 @@ func explain(v *View, j *QueuedJob, verdict *Verdict) Why {
 	}
 
 	if len(fit) < need.Nodes {
-		return occupied(v, m, open, fit, j.Job, verdict.Reservation)
+		w := occupied(v, m, open, fit, j.Job, verdict.Reservation)
+		w.Sentence += dedicatedRoom(v, need)
+
+		return w
 	}
 
 	isReserved := func(r *fleet.Room) bool { return verdict.Reservation.blocks(j.Job, r.Node.ID) }
@@ -266,6 +271,93 @@ func couldRunUnsaved(v *View, need fleet.Need) bool {
 func couldRunUnshared(v *View, need fleet.Need) bool {
 	need.Shared = ""
 	return couldRun(v, need)
+}
+
+// couldRunAlone reports whether the nodes could meet the need if they were not dedicated to other users.
+func couldRunAlone(v *View, need fleet.Need) bool {
+	need.Owner = ""
+
+	return eligible(v, need)
+}
+
+// dedicatedNodes says that nodes that could run the job are dedicated to other users, until which runs have ended.
+// eligible are those that are not.
+func dedicatedNodes(v *View, need fleet.Need, eligible []*fleet.Room) Why {
+	plain := need
+	plain.Owner = ""
+	m := fleet.NewMatcher(plain)
+	w := Why{Blocker: BlockResources}
+
+	const maxListed = 3
+	var nodes []string
+	more := 0
+
+	for i := range v.Rooms {
+		r := &v.Rooms[i]
+		if !m.Eligible(r) || !r.DedicatedToOther(need.Owner) {
+			continue
+		}
+
+		if len(nodes) < maxListed {
+			nodes = append(nodes, fmt.Sprintf("%s (in use by %s)", r.Node.ID, tenants(r)))
+		} else {
+			more++
+		}
+
+		for _, h := range r.Holds[:min(len(r.Holds), maxHolders-len(w.Holders))] {
+			w.Holders = append(w.Holders, h)
+			w.Nodes = append(w.Nodes, r.Node.ID)
+		}
+	}
+
+	if more > 0 {
+		nodes = append(nodes, humanize.Count(more, "other node"))
+	}
+
+	w.Sentence = fmt.Sprintf(
+		"jobs of different users are not isolated from each other on %s, so it waits until their jobs there have ended",
+		humanize.List(nodes...))
+	if need.Nodes > 1 {
+		w.Sentence = fmt.Sprintf("%d nodes needed, %d suitable; ", need.Nodes, len(eligible)) + w.Sentence
+	}
+
+	w.Remedies = []Remedy{remedy(
+		"ask an operator to allow jobs of several users there with --mix-users yes on the agent")}
+
+	return w
+}
+
+// dedicatedRoom says that a node has room for the job but is dedicated to another user, "" if there is none.
+func dedicatedRoom(v *View, need fleet.Need) string {
+	if need.Owner == "" {
+		return ""
+	}
+
+	owner := need.Owner
+	need.Owner = ""
+	m := fleet.NewMatcher(need)
+
+	for i := range v.Rooms {
+		r := &v.Rooms[i]
+		if _, ok := m.Fits(r); ok && r.DedicatedToOther(owner) {
+			return fmt.Sprintf("; %s has room, but does not isolate users and is dedicated to %s until it is empty",
+				r.Node.ID, tenants(r))
+		}
+	}
+
+	return ""
+}
+
+// tenants names the users who have jobs on a node.
+func tenants(r *fleet.Room) string {
+	var names []string
+	for i := range r.Holds {
+		if name := string(r.Holds[i].Owner); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+
+	return humanize.List(names...)
 }
 
 // unshared says that the nodes that could run the job do not see its checkpoint, and why the first of them does not.

@@ -31,6 +31,12 @@ func TestExplain(t *testing.T) {
 	}
 	state := func(s fleet.State) func(*fleet.Node) { return func(n *fleet.Node) { n.State = s } }
 
+	alone := func(n *fleet.Node) { n.Inventory.SingleUser = true }
+	of := func(owner id.User, n fleet.Need) fleet.Need {
+		n.Owner = owner
+		return n
+	}
+
 	gang := func(n int) func(*job.Spec) {
 		return func(s *job.Spec) { s.Resources.Nodes = job.Range{Min: n, Max: n} }
 	}
@@ -49,6 +55,37 @@ func TestExplain(t *testing.T) {
 			yard: func(yard) {}, need: need(1, nil),
 			want: place.Why{Blocker: place.BlockNoNode, Sentence: "no node has joined the yard",
 				Remedies: texts("join a node: trainyard tokens create --join, then trainyard agent join on the machine")},
+		},
+		"dedicated to another user": {
+			yard: func(y yard) {
+				y.node("a", 4, alone)
+				y.hold("a", "j1", 1, 1000, time.Hour)
+			}, need: of("ada", need(1, nil)),
+			want: place.Why{Blocker: place.BlockResources, Nodes: []id.Node{"a"},
+				Sentence: "jobs of different users are not isolated from each other on a (in use by bob), so it waits until " +
+					"their jobs there have ended",
+				Remedies: texts("ask an operator to allow jobs of several users there with --mix-users yes on the agent")},
+			by: []id.Job{"j1"},
+		},
+		"dedicated to its owner": {
+			yard: func(y yard) {
+				y.node("a", 4, alone)
+				y.hold("a", "j1", 1, 1000, time.Hour)
+			}, need: of("bob", need(1, nil)), due: true,
+			want: place.Why{Blocker: place.BlockNone, Sentence: "a has room; considered in the next scheduling round"},
+		},
+		"busy, and another node with room is dedicated": {
+			yard: func(y yard) {
+				y.node("a", 4, alone)
+				y.hold("a", "j1", 1, 1000, time.Hour)
+				y.node("b", 1, nil)
+				y.hold("b", "j2", 1, 1000, 0)
+			}, need: of("ada", need(1, nil)),
+			want: place.Why{Blocker: place.BlockResources, Nodes: []id.Node{"b"},
+				Sentence: "1 GPU and 1 CPU needed, not free on b, the only suitable node; a has room, but does not isolate users " +
+					"and is dedicated to bob until it is empty",
+				Remedies: texts("b has room for it when j2 (bob) has ended")},
+			by: []id.Job{"j2"},
 		},
 		"nothing": {
 			yard: func(y yard) { y.node("a", 4, nil) }, need: need(1, nil), due: true,

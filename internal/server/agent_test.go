@@ -40,6 +40,8 @@ func someInventory() fleet.Inventory {
 		CPUs:    8000,
 		Memory:  16 << 30,
 		Disk:    100 << 30,
+
+		MixUsers: true,
 	}
 }
 

@@ -222,7 +222,8 @@ func toWhy(w *yardmaster.WhyReport) *api.Why {
 
 func toUser(u *tenant.User, usage float64) api.User {
 	return api.User{
-		ID: u.ID, Role: u.Role, Disabled: u.Disabled, Created: shown(u.Created), Usage: usage, MaxPriority: u.MaxPriority,
+		ID: u.ID, Number: u.Number, Role: u.Role, Disabled: u.Disabled, Created: shown(u.Created), Usage: usage,
+		MaxPriority: u.MaxPriority,
 	}
 }
 

@@ -51,6 +51,9 @@ type Config struct {
 	Timeout     time.Duration // for an answer of the loop
 	Standby     bool          // whether another server may lead the yard
 	HasShared   bool          // whether shared file systems are declared
+	// Personal says that jobs run under the account of the person who started the yard and can do whatever that person
+	// can, so that nobody else may use it.
+	Personal bool
 }
 
 // Deps is what a server works with.

@@ -166,6 +166,9 @@ func (s *Server) wantedToken(ctx context.Context, r *api.TokenRequest) (tenant.T
 		if err := allow(ctx, tenant.ManageUsers, ""); err != nil {
 			return t, err
 		}
+		if s.Personal {
+			return t, personalYard(t.Owner)
+		}
 	default:
 		if err := allow(ctx, tenant.OwnTokens, t.Owner); err != nil {
 			return t, err

@@ -123,6 +123,12 @@ func (s *Server) putUser(ctx context.Context, in *putUserInput) (*httpapi.Body[a
 			WithRemedy("use lower-case letters, digits, '-', '_' and '.', at most %d", id.MaxName))
 	}
 
+	if !in.Body.Disabled {
+		if err := s.allowPerson(ctx, id.User(in.User)); err != nil {
+			return nil, s.fail(ctx, err)
+		}
+	}
+
 	answer, err := s.do(
 		ctx,
 		yardmaster.PutUser{
@@ -140,4 +146,32 @@ func (s *Server) putUser(ctx context.Context, in *putUserInput) (*httpapi.Body[a
 	u, _ := answer.(tenant.User)
 
 	return &httpapi.Body[api.User]{Body: toUser(&u, u.Usage)}, nil
+}
+
+// allowPerson refuses to let another person use a yard whose jobs can do whatever the person can who started it. Users who
+// are there already may be changed.
+func (s *Server) allowPerson(ctx context.Context, name id.User) error {
+	if !s.Personal || name == callerOf(ctx).User {
+		return nil
+	}
+
+	known := false
+
+	err := s.query(ctx, func(y *yardmaster.Yard) {
+		u, ok := y.User(name)
+		known = ok && !u.Disabled
+	})
+	if err != nil || known {
+		return err
+	}
+
+	return personalYard(name)
+}
+
+// personalYard is why a person may not use a yard.
+func personalYard(name id.User) error {
+	return fault.New(fault.Conflict, "personal_yard",
+		"%s cannot use this yard: its jobs run under the account of the person who started it with trainyard up, and could "+
+			"read and change everything of theirs", name).
+		WithRemedy("run trainyard server and agents as users of their own; trainyard up --mix-users yes accepts the risk")
 }

@@ -295,7 +295,7 @@ func (s *simulation) pass(at time.Duration) error {
 		s.tally.rounds++
 		s.carry()
 
-		if !s.due() {
+		if !s.due() && !s.yard.PlanAgain() {
 			break
 		}
 	}

@@ -29,8 +29,11 @@ func Roles() []Role { return []Role{Admin, Operator, Researcher, Viewer} }
 
 // User is a person who may use the yard.
 type User struct {
-	ID       id.User
-	Seq      uint64
+	ID  id.User
+	Seq uint64
+	// Number is the user's own for ever, from 1: nodes derive from it the account under which the user's jobs run, so
+	// that no other user ever gets their files.
+	Number   int
 	Role     Role
 	Created  time.Time
 	Disabled bool

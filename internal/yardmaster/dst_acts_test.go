@@ -25,7 +25,8 @@ func (d *driver) join(great bool) error {
 		Memory:  job.Bytes(8<<d.rng.IntN(5)) << 30,
 		Version: "1",
 
-		Restores: !d.chance(5), // else its agent is of an earlier version
+		Restores:   !d.chance(5), // else its agent is of an earlier version
+		SingleUser: d.joins%3 == 2,
 	}
 
 	if d.lending {

@@ -357,8 +357,8 @@ func (d *driver) settle() error {
 		if err := yardmaster.CheckInvariants(d.yard, d.shrunk); err != nil {
 			return fmt.Errorf("after a round: %w", err)
 		}
-		// A restless policy does not start all it could.
-		if err := d.checkNothingCouldStart(); err != nil && !d.restless && !d.lending {
+		// A restless policy does not start all it could, and some jobs start in another round.
+		if err := d.checkNothingCouldStart(); err != nil && !d.restless && !d.lending && !d.yard.PlanAgain() {
 			return err
 		}
 	}

@@ -423,6 +423,10 @@ func checkRoom(y *Yard, n *nodes.Node, room *fleet.Room, shrunk bool) error {
 		memory -= h.Memory
 	}
 
+	if room.DedicatedToOther(room.Tenant()) {
+		return fmt.Errorf("node %s is for one user at a time and has %+v", n.ID, room.Holds)
+	}
+
 	if runs != len(n.Runs) {
 		return fmt.Errorf("node %s has %d runs and %d holds of runs", n.ID, len(n.Runs), runs)
 	}

@@ -118,13 +118,16 @@ func (y *Yard) otherRun(m *NodeReport) id.Run {
 
 // beginIncarnation begins a new history after a node has shown that there was another one.
 func (y *Yard) beginIncarnation(m *NodeReport, reason string) {
-	found := Numbers{Job: max(y.lastJob, m.Seen.Job), Lease: y.leases.Last(), Event: y.feed.Last()}
+	found := Numbers{
+		Job: max(y.lastJob, m.Seen.Job), Lease: y.leases.Last(), Event: y.feed.Last(), User: uint64(y.people.Last()),
+	}
 	y.incarnation = y.incarnation.After(y.now, m.Seen.Number, found, reason)
 	y.incarnation.Mark = y.newUID(fmt.Sprintf("incarnation %d", y.incarnation.Number))
 	y.incarnations = append(y.incarnations, y.incarnation)
 
 	y.lastJob = y.incarnation.Last.Job
 	y.leases.Skip(y.incarnation.Last.Lease)
+	y.people.Skip(int(y.incarnation.Last.User))
 	y.event(y.incarnation.Event())
 	y.awaitSettled()
 }

@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place/ordered"
+	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
 
@@ -44,6 +45,42 @@ func (y *yard) kinds() []string {
 	}
 
 	return kinds
+}
+
+func TestALaunchCarriesTheNumberOfItsOwner(t *testing.T) {
+	t.Parallel()
+	y := markedYard(t)
+	j := y.submit("alice", spec(1))
+	y.Round(y.now)
+
+	alice, _ := y.User("alice")
+	o := y.order(j)
+
+	if alice.Number == 0 || o.Launch.OwnerNumber != alice.Number {
+		t.Fatalf("the launch carries %d, alice has %d", o.Launch.OwnerNumber, alice.Number)
+	}
+
+	// One that an earlier version has stored.
+	o.Launch.OwnerNumber = 0
+	b := y.Take()
+	next := &yard{Yard: yardmaster.New(yardmaster.Defaults(ordered.FIFO{})), t: t, now: y.now}
+	next.Load(y.now, yardmaster.State{Jobs: b.Jobs, Runs: b.Runs, Nodes: b.Nodes, Users: b.Users, Tokens: b.Tokens,
+		Orders: []yardmaster.Order{o}, Seed: "seed", Incarnation: firstIncarnation, LastJob: 1})
+
+	if got := next.order(j).Launch.OwnerNumber; got != alice.Number {
+		t.Errorf("after an upgrade the launch carries %d, want %d", got, alice.Number)
+	}
+}
+
+func TestUsersAddedAfterARestoreGetNewNumbers(t *testing.T) {
+	t.Parallel()
+	y := markedYard(t)
+	y.ok(yardmaster.NodeReport{Node: "a", Marks: true, Seen: yardmaster.Seen{Number: 2, Mark: "later", Job: 9}})
+	y.ok(yardmaster.PutUser{User: "new", Role: tenant.Researcher, By: "root"})
+
+	if u, _ := y.User("new"); u.Number <= 100 {
+		t.Errorf("the user got number %d, which one of the lost history may have had", u.Number)
+	}
 }
 
 func TestALaunchSaysWhereAndHowOftenToSave(t *testing.T) {

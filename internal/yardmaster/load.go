@@ -32,8 +32,16 @@ func (y *Yard) Load(now time.Time, s State) {
 		y.nodes.Load(y.now, n)
 	}
 
+	y.singleUsers = y.nodes.AnySingle()
+
 	for _, a := range s.Agents {
 		y.nodes.LoadAgent(a)
+	}
+
+	for i := range s.Orders { // of an earlier version
+		if o := &s.Orders[i]; o.Launch.OwnerNumber == 0 {
+			o.Launch.OwnerNumber = y.people.Number(o.Launch.Owner)
+		}
 	}
 
 	y.orders.Load(s.Orders, s.Incarnation.Unsettled())

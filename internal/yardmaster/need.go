@@ -16,6 +16,10 @@ func (y *Yard) need(r *jobRecord) fleet.Need {
 	n.Place = y.data.Place(&r.Job)
 	n.Shared = r.outlook.Saved.Shared
 
+	if y.singleUsers {
+		n.Owner = r.Owner
+	}
+
 	if n.Snapshot {
 		n.Image = y.imageFor(r, n)
 	}
@@ -109,5 +113,21 @@ func (y *Yard) noteUnfit(r *jobRecord, s *place.Start) {
 			Kind: "checkpoint.skipped", Actor: theYard, Owner: r.Owner, Job: r.ID, Node: node, To: string(c.ID),
 			Reason: fmt.Sprintf("snapshot %s cannot be continued on node %s: %s; %s", c.ID, node, why, next),
 		})
+	}
+}
+
+// recheckOwners describes all jobs anew after the first node that runs jobs of one user at a time has come, or the last
+// one is gone. As long as there is none, owners are left out of needs: jobs of different owners with equal needs are the
+// same to a policy, which saves it much work.
+func (y *Yard) recheckOwners() {
+	if y.nodes.AnySingle() == y.singleUsers {
+		return
+	}
+
+	y.singleUsers = !y.singleUsers
+	for _, j := range sortedKeys(y.jobs) {
+		if r := y.jobs[j]; !r.State.Final() {
+			y.requeue(r)
+		}
 	}
 }

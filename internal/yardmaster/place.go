@@ -32,13 +32,19 @@ func (y *Yard) Round(now time.Time) {
 	v := y.view(now)
 	holds := y.holds
 	y.apply(now, place.Within(y.cfg.Policy, v, y.timeLimit()))
-	y.planDue = y.holds > holds // other jobs may use the GPUs that were planned for one that was held
+
+	// Other jobs may use the GPUs that were planned for one that was held.
+	y.planDue = y.holds > holds || y.planAgain
 }
+
+// PlanAgain reports whether another plan can do at once what part of the last one could not.
+func (y *Yard) PlanAgain() bool { return y.planAgain && y.PlanDue() }
 
 // apply carries out a plan. What can no longer be carried out, because the yard has changed
 // since the view was taken, is dropped.
 func (y *Yard) apply(now time.Time, p place.Plan) {
 	y.setNow(now)
+	y.planAgain = false
 	y.reservation = p.Reservation
 	y.slowDue = false
 	y.rememberWaits(p.Waits)
@@ -69,6 +75,11 @@ func (y *Yard) carryOutPlan(now time.Time, p place.Plan) {
 	v := y.basicView(now)
 	good, bad := place.Check(v, p)
 	for _, err := range bad {
+		if place.Again(err) {
+			y.planAgain, y.planDue = true, true
+			continue
+		}
+
 		y.drop(Event{Reason: err.Error()})
 	}
 

@@ -113,6 +113,8 @@ type Yard struct {
 	promisesDue bool                       // something changed for which a promise may wait
 	lent        []*jobRecord               // suspended in place, in the order in which they were
 	imaged      map[id.Job]bool            // queued jobs that continue from a snapshot, or would if a node could
+	planAgain   bool                       // another plan can do what part of the last one could not
+	singleUsers bool                       // there are nodes that run jobs of one user at a time
 	imagesDue   bool                       // nodes have changed, of which these may need one
 	wakeTimer   *timers.Timer              // when the policy wants to plan again
 	demand      provision.Demand           // for nodes that are kept ready
@@ -270,6 +272,8 @@ func (y *Yard) Step(now time.Time, m Message) (any, error) {
 	if y.promisesDue {
 		y.fulfil()
 	}
+
+	y.recheckOwners()
 
 	if y.imagesDue {
 		y.recheckImages()

@@ -338,7 +338,7 @@ func (w *world) startAgentIn(host, data, name string) (p *yardtest.Process) {
 
 // agentFlags make small nodes, so that each has some jobs. Their disks are smaller than the space that an agent
 // usually wants to be free.
-var agentFlags = []string{"--cpus", "3", "--fake-gpus", "none", "--probe", "off", "--min-free-disk", "1MB"}
+var agentFlags = []string{"--cpus", "3", "--fake-gpus", "none", "--probe", "off", "--min-free-disk", "1MB", "--mix-users", "yes"}
 
 func (w *world) startDatabase() {
 	dir := filepath.Join(w.folder, "pg")

@@ -199,7 +199,8 @@ func (y *Yard) StartAgentAs(uid uint32, name, token string, flags ...string) (*P
 
 func (y *Yard) agent(name, token string, flags []string) *exec.Cmd {
 	args := append(
-		[]string{"agent", "join", y.URL(), "--data", y.AgentData(name), "--name", name, "--token", token},
+		[]string{"agent", "join", y.URL(), "--data", y.AgentData(name), "--name", name, "--token", token,
+			"--mix-users", "yes"},
 		flags...)
 
 	return exec.CommandContext(context.Background(), y.Binary, args...)

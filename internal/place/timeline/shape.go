@@ -26,17 +26,22 @@ func (t *Timeline) Compare(s *Shape, need *fleet.Need) {
 
 	s.version, s.Match, s.Takes, s.Able, s.shifts = t.version, fleet.NewMatcher(*need), SizeOf(need), nil, 0
 
+	// To whom a node is dedicated changes with its runs, not with the version.
+	anyone := *need
+	anyone.Owner = ""
+	match := fleet.NewMatcher(anyone)
+
 	for _, p := range t.pools {
 		if !p.Class.Allows(need.Place) {
 			continue
 		}
 
 		// All rooms of a pool have the same kind of GPU: if the sample has no suitable GPU, no other room has one.
-		if p.Kind >= 0 && need.GPUs > 0 && p.Sample.Sound != 0 && s.Match.MatchingGPUs(p.Sample) == 0 {
+		if p.Kind >= 0 && need.GPUs > 0 && p.Sample.Sound != 0 && match.MatchingGPUs(p.Sample) == 0 {
 			continue
 		}
 
-		eligible := func(at int32) bool { return t.rooms[at].Open && s.Match.Eligible(&t.rooms[at]) }
+		eligible := func(at int32) bool { return t.rooms[at].Open && match.Eligible(&t.rooms[at]) }
 		if slices.ContainsFunc(p.rooms, eligible) {
 			s.Able = append(s.Able, p)
 		}

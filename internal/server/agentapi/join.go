@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
+	"slices"
 	"strings"
 
 	"trainyard/internal/api"
@@ -35,6 +36,7 @@ func (s *Server) join(ctx context.Context, in *httpapi.Body[api.JoinRequest]) (*
 
 	in.Body.Inventory.Restores = in.Body.Capability >= restoresCapability
 	in.Body.Inventory.Suspends = in.Body.Capability >= suspendsCapability
+	in.Body.Inventory.SingleUser = in.Body.Inventory.RequiresSingleUser()
 	name := nodeName(in.Body.Name)
 
 	// What the CA will not sign must not cost a use of the token, so it is tried first.
@@ -146,6 +148,10 @@ func checkInventory(inv *fleet.Inventory) error {
 
 	if p := inv.Problem; p != nil && (p.Cause == "" || len(p.Cause) > maxCause || len(p.Reason) > maxReason) {
 		return bad("the cause of a problem must have 1 to %d bytes and its reason at most %d", maxCause, maxReason)
+	}
+
+	if inv.Isolation != "" && !slices.Contains(fleet.Isolations(), inv.Isolation) {
+		return bad("isolation must be one of %v", fleet.Isolations())
 	}
 
 	seen := map[int]bool{}

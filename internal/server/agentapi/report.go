@@ -222,6 +222,7 @@ func fromReport(who *caller, r *api.Report) yardmaster.NodeReport {
 
 	if out.Inventory != nil {
 		out.Inventory.Restores, out.Inventory.Suspends = out.Restores, out.Suspends
+		out.Inventory.SingleUser = out.Inventory.RequiresSingleUser()
 	}
 
 	if r.Seen != nil {

@@ -15,6 +15,7 @@ import (
 	"trainyard/internal/logs/archive"
 	"trainyard/internal/server/history"
 	"trainyard/internal/store"
+	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
 
@@ -129,6 +130,23 @@ func TestAnOrdinaryRestartGoesOn(t *testing.T) {
 	ahead := yardmaster.State{LastJob: 3, LastEvent: 12, Incarnation: first.Incarnation}
 	if r := y.resume(&ahead, ""); r.Restored {
 		t.Errorf("a newer database counts as restored: %+v", r)
+	}
+}
+
+// TestNumbersOfLostUsersAreNotGivenAgain checks that a database from before a user was added skips that user's number.
+func TestNumbersOfLostUsersAreNotGivenAgain(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	state := yardmaster.State{}
+	added := batchOf(9, "j2")
+	added.Users = []tenant.User{{ID: "ada", Number: 102}}
+	y.resume(&state, "", added)
+
+	older := yardmaster.State{
+		LastJob: 1, LastEvent: 4, Incarnation: state.Incarnation, Users: []tenant.User{{ID: "root", Number: 1}},
+	}
+	if r := y.resume(&older, ""); !r.Restored || older.Incarnation.Last.User <= 102 {
+		t.Errorf("restored %v, numbers of users continue after %d", r.Restored, older.Incarnation.Last.User)
 	}
 }
 

@@ -100,6 +100,10 @@ func (m *Mark) Follow(b *yardmaster.Batch) {
 		to.Last.Job = max(to.Last.Job, n)
 	}
 
+	for i := range b.Users {
+		to.Last.User = max(to.Last.User, uint64(b.Users[i].Number))
+	}
+
 	for i := range b.Leases {
 		n, _ := b.Leases[i].ID.Number()
 		to.Last.Lease = max(to.Last.Lease, n)

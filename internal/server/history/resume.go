@@ -46,7 +46,9 @@ func Resume(ctx context.Context, d Deps, now time.Time, state *yardmaster.State)
 	}
 
 	state.Seed = seed
-	r := Report{Last: yardmaster.Numbers{Job: state.LastJob, Lease: state.LastLease, Event: state.LastEvent}}
+	r := Report{Last: yardmaster.Numbers{
+		Job: state.LastJob, Lease: state.LastLease, Event: state.LastEvent, User: lastUser(state),
+	}}
 
 	mark, err := d.Mark.load()
 	if err != nil {
@@ -73,7 +75,7 @@ func Resume(ctx context.Context, d Deps, now time.Time, state *yardmaster.State)
 	r.Incarnation = state.Incarnation
 	d.Mark.reset(position{
 		Number: r.Incarnation.Number, Mark: r.Incarnation.Mark,
-		Last: yardmaster.Numbers{Job: r.Found.Job, Lease: r.Found.Lease, Event: state.LastEvent},
+		Last: yardmaster.Numbers{Job: r.Found.Job, Lease: r.Found.Lease, Event: state.LastEvent, User: r.Found.User},
 	})
 
 	return r, nil
@@ -107,6 +109,16 @@ func (d *Deps) evidence(mark position, state *yardmaster.State, r *Report) (stri
 	}
 
 	return "", nil
+}
+
+// lastUser returns the greatest number that a user of the database has or had.
+func lastUser(state *yardmaster.State) uint64 {
+	last := state.Incarnation.Last.User
+	for i := range state.Users {
+		last = max(last, uint64(state.Users[i].Number))
+	}
+
+	return last
 }
 
 func jobOf(l archive.Log) uint64 {

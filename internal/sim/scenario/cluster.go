@@ -35,6 +35,7 @@ type group struct {
 	joins      time.Duration
 	joinsLater bool // they join later
 	price      fleet.NodePrice
+	singleUser bool          // run jobs of one user at a time
 	billed     time.Duration // provisioned for whole stretches of this length
 }
 
@@ -88,10 +89,11 @@ func (s *Scenario) groupLine(a *args, g *group, more map[string]reader) *fault.E
 
 	g.cpus, g.memory = usualCPUs, usualMemory
 	table := map[string]reader{
-		"cpus":   value(into(&g.cpus, job.ParseCPUs)),
-		"memory": value(into(&g.memory, job.ParseBytes)),
-		"hourly": value(into(&g.price.Hourly, list(parsePrice[money.PerHour]))),
-		"watts":  value(into(&g.price.Watts, list(parseAmount))),
+		"single_user": flag(&g.singleUser),
+		"cpus":        value(into(&g.cpus, job.ParseCPUs)),
+		"memory":      value(into(&g.memory, job.ParseBytes)),
+		"hourly":      value(into(&g.price.Hourly, list(parsePrice[money.PerHour]))),
+		"watts":       value(into(&g.price.Watts, list(parseAmount))),
 		"boot": value(func(a *args, w word) *fault.Error {
 			return into((*time.Duration)(&g.price.Boot), parseLasting)(a, w)
 		}),
@@ -214,7 +216,9 @@ func (s *Scenario) addGroup(a *args, at word, g *group) *fault.Error {
 
 // node makes one node of the group.
 func (g *group) node(name id.Node) fleet.Node {
-	n := fleet.Node{ID: name, Class: g.class, Inventory: fleet.Inventory{CPUs: g.cpus, Memory: g.memory}}
+	n := fleet.Node{ID: name, Class: g.class, Inventory: fleet.Inventory{
+		CPUs: g.cpus, Memory: g.memory, SingleUser: g.singleUser,
+	}}
 	var kind job.GPUKind
 	if kind.UnmarshalText([]byte(g.kind)) != nil {
 		kind.Model = g.kind

@@ -371,6 +371,9 @@ func nodeOf(a *api.Node) fleet.Node {
 			Disk:    a.Disk,
 			Limits:  a.Limits,
 			Problem: a.Problem,
+
+			Isolation:  a.Isolation,
+			SingleUser: a.SingleUser,
 		},
 	}
 
@@ -521,7 +524,10 @@ func (r *reader) users(ctx context.Context) error {
 				known[u.ID] = true
 				r.view.State.Users = append(
 					r.view.State.Users,
-					tenant.User{ID: u.ID, Role: u.Role, Created: u.Created, Disabled: u.Disabled, Usage: u.Usage, UsageAt: r.view.Now},
+					tenant.User{
+						ID: u.ID, Number: u.Number, Role: u.Role, Created: u.Created, Disabled: u.Disabled, Usage: u.Usage,
+						UsageAt: r.view.Now,
+					},
 				)
 			}
 

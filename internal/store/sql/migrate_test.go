@@ -48,6 +48,7 @@ func released() map[string]string {
 		"migrations/0013_checkpoints.sql": "8560e115f7235e3ea7084911dc130d24c934817c2288d15152d16647ad1d560a",
 		"migrations/0014_inbox.sql":       "c837d762f5f4c3288afa63b202f103302f88b7a50cd133f604a42b213c6cc466",
 		"migrations/0015_projects.sql":    "57cf1d55f5c83147af0eb7635c761af0f356e0db2ee4f2b4949d66437097939f",
+		"migrations/0016_numbers.sql":     "ce88319c5004dce9970635645903b7753062e8d31de206ec3bf27d124d33a01a",
 		"migrations/0010_leadership.sql":  "442fba39f24bdefffb4d674f05d5b5e4dbcc998a87d1e55ea4ffc98926ada6a0",
 	}
 }
@@ -146,6 +147,7 @@ func TestEveryEarlierSchemaMigrates(t *testing.T) {
 				checkCheckpoints(t.T, s, version)
 				checkQuestions(t.T, s, version)
 				checkProjects(t.T, s, version)
+				checkNumbers(t.T, s, version)
 
 				if err := s.Commit(t.Context(), batchOf(100)); err != nil {
 					t.Errorf("commit after the migration: %v", err)
@@ -498,6 +500,58 @@ func checkProjectOfAda(t *testing.T, s *Store) {
 	if diff := cmp.Diff(want, members); diff != "" {
 		t.Errorf("members (-want +got):\n%s", diff)
 	}
+}
+
+// numbersSince is the first schema in which users have numbers.
+const numbersSince = 16
+
+// checkNumbers checks the number of the fixture's user. Users of earlier schemas are numbered by the migration.
+func checkNumbers(t *testing.T, s *Store, version int) {
+	t.Helper()
+	state, err := s.Load(t.Context(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	number, last := 1, uint64(0)
+	if version >= numbersSince {
+		number, last = 7, 100
+	}
+
+	if len(state.Users) != 1 || state.Users[0].Number != number || state.Incarnation.Last.User != last {
+		t.Errorf("users %+v, incarnation %+v; want number %d, last number %d", state.Users, state.Incarnation, number, last)
+	}
+}
+
+// TestUsersAreNumberedByAge checks that the migration gives every user a number of their own, the oldest the first, and
+// that two users of the same moment do not share one.
+func TestUsersAreNumberedByAge(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t engineTest) {
+		openAt(t.T, t.url, numbersSince-1)
+
+		old := bare(t.T, t.url)
+		_, err := old.write.ExecContext(t.Context(),
+			`INSERT INTO users (id, seq, role, created, disabled, gpu_seconds, gpu_seconds_at) VALUES
+			('zoe', 1, 'admin', 1, FALSE, 0, 0), ('cy', 1, 'researcher', 1772366400000000, FALSE, 0, 0)`)
+		if err := errors.Join(err, old.Close()); err != nil {
+			t.Fatal(err)
+		}
+
+		state, err := writer(t, t.url, "server-2").Load(t.Context(), time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		got := map[id.User]int{}
+		for i := range state.Users {
+			got[state.Users[i].ID] = state.Users[i].Number
+		}
+
+		if diff := cmp.Diff(map[id.User]int{"zoe": 1, "ada": 2, "cy": 3}, got); diff != "" {
+			t.Errorf("numbers (-want +got):\n%s", diff)
+		}
+	})
 }
 
 func TestNewerSchemaIsRefused(t *testing.T) {

@@ -73,7 +73,7 @@ func readNode(row scanner) (fleet.Node, error) {
 
 var userTable = &table{
 	name: "users", key: "id", guard: true,
-	columns: []string{"id", "seq", "role", "created", "disabled", "gpu_seconds", "gpu_seconds_at", "extras"},
+	columns: []string{"id", "seq", "role", "created", "disabled", "gpu_seconds", "gpu_seconds_at", "extras", "number"},
 	fixed:   []string{"id"},
 }
 
@@ -98,6 +98,7 @@ func userRow(args []any, u *tenant.User) ([]any, error) {
 		u.Usage,
 		micros(u.UsageAt),
 		extras,
+		int64(u.Number),
 	), nil
 }
 
@@ -123,6 +124,7 @@ func readUser(row scanner) (tenant.User, error) {
 		&u.Usage,
 		timeColumn{&u.UsageAt},
 		&extras,
+		&u.Number,
 	)
 	if err != nil {
 		return tenant.User{}, err
@@ -411,8 +413,8 @@ func readPast(row scanner) (r queue.PastRun, err error) {
 
 var incarnationTable = &table{
 	name: "incarnations", key: "num",
-	columns: []string{"num", "mark", "began", "settled", "reason", "last_job", "last_lease", "last_event"},
-	fixed:   []string{"num", "mark", "began", "reason", "last_job", "last_lease", "last_event"},
+	columns: []string{"num", "mark", "began", "settled", "reason", "last_job", "last_lease", "last_event", "last_user"},
+	fixed:   []string{"num", "mark", "began", "reason", "last_job", "last_lease", "last_event", "last_user"},
 }
 
 func incarnationRow(args []any, i *yardmaster.Incarnation) ([]any, error) {
@@ -426,12 +428,13 @@ func incarnationRow(args []any, i *yardmaster.Incarnation) ([]any, error) {
 		int64(i.Last.Job),
 		int64(i.Last.Lease),
 		int64(i.Last.Event),
+		int64(i.Last.User),
 	), nil
 }
 
 func readIncarnation(row scanner) (i yardmaster.Incarnation, err error) {
 	err = row.Scan(&i.Number, (*string)(&i.Mark), timeColumn{&i.Began}, timeColumn{&i.Settled}, &i.Reason,
-		&i.Last.Job, &i.Last.Lease, &i.Last.Event)
+		&i.Last.Job, &i.Last.Lease, &i.Last.Event, &i.Last.User)
 
 	return i, err
 }

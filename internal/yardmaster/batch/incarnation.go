@@ -22,11 +22,14 @@ type Incarnation struct {
 // Numbers are the greatest numbers in use.
 type Numbers struct {
 	Job, Lease, Event uint64
+	User              uint64 `json:",omitempty"`
 }
 
 // Max returns the greater of each.
 func (n Numbers) Max(o Numbers) Numbers {
-	return Numbers{Job: max(n.Job, o.Job), Lease: max(n.Lease, o.Lease), Event: max(n.Event, o.Event)}
+	return Numbers{
+		Job: max(n.Job, o.Job), Lease: max(n.Lease, o.Lease), Event: max(n.Event, o.Event), User: max(n.User, o.User),
+	}
 }
 
 // numberStep is what numbers are rounded up to after a restore. Nobody knows exactly how far the
@@ -34,11 +37,16 @@ func (n Numbers) Max(o Numbers) Numbers {
 // another job.
 const numberStep = 1000
 
+// userStep is the same for the numbers of users, which are few and become user ids on nodes.
+const userStep = 100
+
 // beyond returns numbers that are greater than these and easy to tell from them.
 func (n Numbers) beyond() Numbers {
-	up := func(n uint64) uint64 { return (n/numberStep + 1) * numberStep }
+	up := func(n, step uint64) uint64 { return (n/step + 1) * step }
 
-	return Numbers{Job: up(n.Job), Lease: up(n.Lease), Event: up(n.Event)}
+	return Numbers{
+		Job: up(n.Job, numberStep), Lease: up(n.Lease, numberStep), Event: up(n.Event, numberStep), User: up(n.User, userStep),
+	}
 }
 
 // After returns the incarnation that follows this one, and any of which only the number is known,

@@ -55,7 +55,8 @@ type Nodes struct {
 	feed     *batch.Feed
 	timers   *timers.Timers
 	changed  batch.Set[*Node]
-	agents   []fleet.Agent // admitted since the last Take
+	agents   []fleet.Agent    // admitted since the last Take
+	singles  map[id.Node]bool // that run jobs of one user at a time
 }
 
 // New returns a yard without nodes. Events go to the feed.
@@ -67,6 +68,7 @@ func New(p contact.Patience, feed *batch.Feed, timers *timers.Timers, w Watcher)
 		watcher:  w,
 		feed:     feed,
 		timers:   timers,
+		singles:  map[id.Node]bool{},
 	}
 }
 
@@ -77,9 +79,22 @@ func (r *Nodes) Load(now time.Time, n fleet.Node) {
 	if n.State != fleet.Removed {
 		r.Changes++
 		r.Rooms.Put(&n, 0)
+		r.countSingle(&n)
 		r.watch(n.ID, now.Add(r.patience.SuspectAfter))
 	}
 }
+
+// countSingle keeps count of the nodes that run jobs of one user at a time.
+func (r *Nodes) countSingle(n *fleet.Node) {
+	if n.Inventory.SingleUser && n.State != fleet.Removed {
+		r.singles[n.ID] = true
+	} else {
+		delete(r.singles, n.ID)
+	}
+}
+
+// AnySingle reports whether some node runs jobs of one user at a time.
+func (r *Nodes) AnySingle() bool { return len(r.singles) > 0 }
 
 // LoadAgent restores which agent speaks for a node.
 func (r *Nodes) LoadAgent(a fleet.Agent) {
@@ -209,6 +224,7 @@ func (r *Nodes) change(n *Node) {
 	r.watcher.Changed(n.ID)
 	r.Changes++
 	r.Rooms.Put(&node, n.Foreign)
+	r.countSingle(&node)
 }
 
 // Move applies an event to a node and adds it to the feed.

@@ -12,6 +12,7 @@ import (
 
 // Fits reports whether enough nodes could meet a need if they were empty.
 func (r *Nodes) Fits(need fleet.Need) bool {
+	need.Owner = ""
 	m, found := fleet.NewMatcher(need), 0
 	for _, n := range r.byName {
 		if room, ok := r.Rooms.Get(n.ID); ok && n.State != fleet.Removed && m.Eligible(room) {
@@ -24,6 +25,7 @@ func (r *Nodes) Fits(need fleet.Need) bool {
 
 // FitsSome reports whether some node that is not lost could meet the need of a job with one node if it were empty.
 func (r *Nodes) FitsSome(need fleet.Need) bool {
+	need.Owner = ""
 	m := fleet.NewMatcher(need)
 	for _, n := range r.byName {
 		room, ok := r.Rooms.Get(n.ID)

@@ -7,6 +7,8 @@
 package people
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"trainyard/internal/id"
@@ -22,6 +24,7 @@ type People struct {
 	tokens   map[id.Token]*token
 	projects map[id.Project]*project
 	shares   queue.Shares
+	last     int // greatest number of a user, also of users that a restore of the database has lost
 
 	changedUsers    batch.Set[*user]
 	changedTokens   batch.Set[*token]
@@ -50,9 +53,13 @@ func New(feed *batch.Feed) *People {
 
 // Load restores the stored users, tokens, projects and shares.
 func (p *People) Load(s *batch.State) {
+	p.last = max(p.last, int(s.Incarnation.Last.User))
 	for _, u := range s.Users {
 		p.users[u.ID] = &user{User: u}
+		p.last = max(p.last, u.Number)
 	}
+
+	p.number()
 
 	for _, t := range s.Tokens {
 		p.tokens[t.ID] = &token{Token: t}
@@ -61,6 +68,42 @@ func (p *People) Load(s *batch.State) {
 	p.loadProjects(s)
 	p.shares.Load(s.Shares)
 }
+
+// number gives numbers to the users that have none: those of a simulation, and of a damaged store.
+func (p *People) number() {
+	var none []*user
+	for _, u := range p.users {
+		if u.Number == 0 {
+			none = append(none, u)
+		}
+	}
+
+	slices.SortFunc(none, func(a, b *user) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
+
+	for _, u := range none {
+		p.last++
+		u.Number = p.last
+		p.changedUser(u)
+	}
+}
+
+// Number returns the number of a user, 0 if there is none of that name.
+func (p *People) Number(name id.User) int {
+	if u, ok := p.users[name]; ok {
+		return u.Number
+	}
+
+	return 0
+}
+
+// Last returns the greatest number that a user has or had.
+func (p *People) Last() int { return p.last }
+
+// Skip lets the numbers of new users begin after this one, because those up to it may have been given to users that a
+// restore of the database has lost.
+func (p *People) Skip(last int) { p.last = max(p.last, last) }
 
 // Take moves what has changed into a batch.
 func (p *People) Take(b *batch.Batch) {
@@ -86,8 +129,9 @@ func (p *People) changedToken(t *token) {
 func (p *People) user(name id.User) *user {
 	u, ok := p.users[name]
 	if !ok {
+		p.last++
 		u = &user{}
-		u.ID = name
+		u.ID, u.Number = name, p.last
 		p.users[name] = u
 	}
 
@@ -111,7 +155,13 @@ func (p *People) MaySubmit(name id.User) bool {
 }
 
 // Alive returns how many jobs of a user have not ended.
-func (p *People) Alive(name id.User) int { return p.user(name).alive }
+func (p *People) Alive(name id.User) int {
+	if u, ok := p.users[name]; ok {
+		return u.alive
+	}
+
+	return 0
+}
 
 // Count counts jobs of a user that have not ended, or with a minus sign that have.
 func (p *People) Count(name id.User, jobs int) { p.user(name).alive += jobs }

@@ -2,6 +2,7 @@ package people_test
 
 import (
 	"errors"
+	"maps"
 	"math"
 	"testing"
 	"time"
@@ -247,5 +248,60 @@ func TestMembersComeAndGo(t *testing.T) {
 
 	if _, err := p.AddProject(start, "vision", "root"); err != nil {
 		t.Errorf("added anew: %v", err)
+	}
+}
+
+// numbersOf returns the numbers of users, from what is stored.
+func numbersOf(p *people.People) map[id.User]int {
+	var b batch.Batch
+	p.Take(&b)
+
+	numbers := map[id.User]int{}
+	for i := range b.Users {
+		numbers[b.Users[i].ID] = b.Users[i].Number
+	}
+
+	return numbers
+}
+
+func TestANumberIsOneUsersForEver(t *testing.T) {
+	t.Parallel()
+	p := some(t)
+
+	if p.Number("root") != 1 || p.Number("ada") != 2 || p.Number("nobody") != 0 {
+		t.Errorf("root has %d, ada %d, nobody %d", p.Number("root"), p.Number("ada"), p.Number("nobody"))
+	}
+
+	if u, err := put(p, "ada", tenant.Researcher, true, "root"); err != nil || u.Number != 2 {
+		t.Errorf("disabled, ada has number %d: %v", u.Number, err)
+	}
+
+	// After a restart with the database of a time when ada did not exist, in a new incarnation.
+	next := people.New(&batch.Feed{})
+	last := batch.Incarnation{Number: 2, Last: batch.Numbers{User: 100}}
+	next.Load(&batch.State{Users: []tenant.User{{ID: "root", Number: 1, Created: start}}, Incarnation: last})
+
+	if u, err := put(next, "bob", tenant.Researcher, false, "root"); err != nil || u.Number != 101 {
+		t.Errorf("after a restore bob has number %d: %v", u.Number, err)
+	}
+
+	next.Skip(200)
+
+	if u, err := put(next, "cy", tenant.Researcher, false, "root"); err != nil || u.Number != 201 {
+		t.Errorf("after another restore cy has number %d: %v", u.Number, err)
+	}
+}
+
+func TestUsersWithoutANumberGetOneByAge(t *testing.T) {
+	t.Parallel()
+	p := people.New(&batch.Feed{})
+	p.Load(&batch.State{Users: []tenant.User{
+		{ID: "zoe", Created: start}, {ID: "ada", Created: start}, {ID: "root", Number: 7, Created: start},
+		{ID: "old", Created: start.Add(-time.Hour)},
+	}})
+
+	want := map[id.User]int{"old": 8, "ada": 9, "zoe": 10}
+	if got := numbersOf(p); !maps.Equal(got, want) {
+		t.Errorf("stored with numbers %v, want %v", got, want)
 	}
 }

@@ -1,0 +1,177 @@
+// Package doctor checks whether a machine is fit to be a node, or to run the server: what isolates jobs there from each
+// other and from the yard, and what else makes jobs fail that could have been known before.
+//
+// It is behind trainyard doctor and changes nothing. Each check is a finding with what is wrong and what to do about it.
+// What the machine is like comes from a System, so that tests can describe machines that they do not run on.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"trainyard/internal/humanize"
+	"trainyard/internal/job"
+)
+
+// Level says how bad a finding is.
+type Level string
+
+// The levels.
+const (
+	OK   Level = "ok"
+	Warn Level = "warn" // it works, but not as well or as safely as it could
+	Fail Level = "fail" // jobs fail, or what is promised does not hold
+)
+
+// Finding is the outcome of one check.
+type Finding struct {
+	Check  string `json:"check"`
+	Level  Level  `json:"level"`
+	Detail string `json:"detail"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// System is the machine and how it is set up.
+type System struct {
+	Root string // in front of the paths of system files; "" for the machine itself
+	Data string // data directory of the agent, the server or both
+	UID  int    // of the agent
+
+	MixUsers bool // jobs of several users run at the same time
+
+	Limits func() string                                                      // how limits of runs are enforced
+	Free   func(dir string) (free, total job.Bytes, err error)                // of a disk
+	Synced func() (bool, error)                                               // whether the clock is synchronised
+	Server func(context.Context) (url string, ahead time.Duration, err error) // by how much its clock is ahead
+}
+
+// Examine carries out all checks, the most important first.
+func Examine(ctx context.Context, s *System) []Finding {
+	list := []Finding{s.isolation(), s.limits()}
+	list = append(list, s.files()...)
+	list = append(list, s.neighbours(), s.disk(), s.clock())
+
+	return append(list, s.server(ctx)...)
+}
+
+// Worst returns the worst level of findings.
+func Worst(list []Finding) Level {
+	worst := OK
+
+	for i := range list {
+		switch list[i].Level {
+		case Fail:
+			return Fail
+		case Warn:
+			worst = Warn
+		case OK:
+		}
+	}
+
+	return worst
+}
+
+func ok(check, format string, args ...any) Finding {
+	return Finding{Check: check, Level: OK, Detail: fmt.Sprintf(format, args...)}
+}
+
+func warn(check, remedy, format string, args ...any) Finding {
+	return Finding{Check: check, Level: Warn, Detail: fmt.Sprintf(format, args...), Remedy: remedy}
+}
+
+func fail(check, remedy, format string, args ...any) Finding {
+	return Finding{Check: check, Level: Fail, Detail: fmt.Sprintf(format, args...), Remedy: remedy}
+}
+
+func (s *System) isolation() Finding {
+	const check = "isolation"
+
+	switch {
+	case s.UID == 0:
+		return warn(check, "run the agent as a user of its own", "jobs run as root and can do everything on this machine")
+	case s.MixUsers:
+		return warn(check, "set --mix-users no",
+			"jobs of all users run under user id %d at the same time: each can read and change the others' files", s.UID)
+	}
+
+	return ok(check, "jobs run under user id %d, that of the agent, and those of one user at a time", s.UID)
+}
+
+func (s *System) limits() Finding {
+	const check = "cgroups"
+
+	how := s.Limits()
+	if how == "cgroup v2" {
+		return ok(check, "limits of runs are enforced by %s", how)
+	}
+
+	if how == "cgroup v1" {
+		return warn(check, "boot with systemd.unified_cgroup_hierarchy=1", "limits of runs are enforced by cgroup v1 only")
+	}
+
+	return warn(check, "run the agent as root, or in a delegated cgroup (Delegate=yes in its systemd unit)",
+		"limits of runs are not enforced: %s", how)
+}
+
+// Bounds of free disk space.
+const (
+	littleSpace = job.Bytes(10 << 30)
+	noSpace     = job.Bytes(256 << 20)
+)
+
+func (s *System) disk() Finding {
+	const check = "disk"
+
+	free, total, err := s.Free(s.Data)
+
+	switch {
+	case err != nil:
+		return fail(check, "create the data directory, or name the right one with --data", "%v", err)
+	case free < noSpace:
+		return fail(check, "free some space", "%s of %s free on the disk that holds %s: the node takes no jobs",
+			humanize.Size(free), humanize.Size(total), s.Data)
+	case free < littleSpace:
+		return warn(check, "free some space", "%s of %s free on the disk that holds %s",
+			humanize.Size(free), humanize.Size(total), s.Data)
+	}
+
+	return ok(check, "%s of %s free on the disk that holds %s", humanize.Size(free), humanize.Size(total), s.Data)
+}
+
+func (s *System) clock() Finding {
+	const check, remedy = "clock", "run a time service such as chrony or systemd-timesyncd"
+
+	synced, err := s.Synced()
+
+	switch {
+	case err != nil:
+		return warn(check, remedy, "cannot tell whether the clock is synchronised: %v", err)
+	case !synced:
+		return warn(check, remedy, "the clock is not synchronised")
+	}
+
+	return ok(check, "the clock is synchronised")
+}
+
+// maxSkew is how far the clocks of machine and server may be apart before certificates and logs suffer.
+const maxSkew = 5 * time.Second
+
+// server checks the way to the server, of a machine that has joined one.
+func (s *System) server(ctx context.Context) []Finding {
+	const check = "connection"
+
+	url, ahead, err := s.Server(ctx)
+
+	switch {
+	case url == "" && err == nil:
+		return nil
+	case err != nil:
+		return []Finding{fail(check, "check the address, the network and that the server runs", "cannot reach %s: %v", url, err)}
+	case ahead.Abs() > maxSkew:
+		return []Finding{warn(check, "synchronise the clocks of both", "%s is reachable, but its clock is %s %s",
+			url, humanize.Duration(ahead.Abs().Round(time.Second)), map[bool]string{true: "ahead", false: "behind"}[ahead > 0])}
+	}
+
+	return []Finding{ok(check, "%s is reachable", url)}
+}
