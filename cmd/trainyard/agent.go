@@ -134,6 +134,11 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 
 	clk := clock.NewSteady()
 
+	users, err := c.sandboxUsers()
+	if err != nil {
+		return nil, err
+	}
+
 	return agent.New(agent.Config{
 		SDK:            agent.SDK{Name: wheel.Name, Data: wheel.Data},
 		Dir:            dir,
@@ -146,6 +151,7 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 		Probe:          c.probe,
 		ProbePython:    c.probePython,
 		CRIU:           c.criu,
+		Isolated:       users != nil,
 		OnLeaseEnd:     c.onLeaseEnd,
 		SpotNotice:     c.spotNotice,
 		CPUs:           c.cpus,
@@ -158,6 +164,7 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 		NewRuntime: func(p runtime.Preparation) (agent.Runtime, error) {
 			return runtime.New(runtime.Options{
 				Dir: dir, Preparation: p, Log: log, Clock: clk, CRIU: c.criu, Python: c.probePython,
+				Users: users, MaxPIDs: c.maxPIDs, MaxDisk: job.Bytes(c.maxDisk),
 			})
 		},
 	})

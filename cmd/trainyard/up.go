@@ -66,6 +66,10 @@ func up(ctx context.Context, c *config, env cli.Env, submit string) error {
 
 	defer closeLog()
 
+	if c.isolation == isolationAuto { // it is the yard of whoever starts it, and their jobs need their files
+		c.isolation = isolationNone
+	}
+
 	s, err := startServer(ctx, c, log)
 	if err != nil {
 		return err

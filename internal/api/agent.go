@@ -95,30 +95,32 @@ type Assignment struct {
 
 // Launch is all that a node needs to know to start its rank of a run.
 type Launch struct {
-	UID        id.UID            `json:"uid,omitempty" doc:"identifies the run, also after a restore of the yard"`
-	JobUID     id.UID            `json:"job_uid,omitempty" doc:"identifies the job, also after a restore of the yard"`
-	Name       string            `json:"name,omitempty"`
-	Owner      id.User           `json:"owner"`
-	Workdir    string            `json:"workdir,omitempty" doc:"digest of the manifest of the working directory"`
-	Setup      string            `json:"setup,omitempty"`
-	Command    string            `json:"command"`
-	Env        map[string]string `json:"env,omitempty"`
-	GPUs       []int             `json:"gpus,omitempty"`
-	Share      float64           `json:"share,omitempty" doc:"share of its GPU, if it shares one with other runs"`
-	CPUs       job.CPUs          `json:"cpus"`
-	Memory     job.Bytes         `json:"memory,omitempty"`
-	Checkpoint string            `json:"checkpoint,omitempty" doc:"checkpoint directory, relative to the working directory"`
-	SaveEvery  job.Duration      `json:"save_every,omitempty" doc:"how often the program saves; absent if it decides itself"`
-	Snapshot   bool              `json:"snapshot,omitempty" doc:"the program is started so that snapshots can be taken"`
-	Grace      job.Duration      `json:"grace"`
-	LogLimit   int64             `json:"log_limit" doc:"maximum bytes of output kept"`
-	Nodes      []string          `json:"nodes" doc:"addresses of the run's nodes in rank order"`
-	MasterPort int               `json:"master_port"`
-	Data       []job.DataRef     `json:"data,omitempty" doc:"datasets that must be on the node before the run starts"`
-	Metrics    []job.MetricRule  `json:"metrics,omitempty" doc:"metric sources in addition to those detected automatically"`
-	Target     *job.Target       `json:"target,omitempty" doc:"target of the job"`
-	Restore    *job.Restore      `json:"restore,omitempty" doc:"checkpoint from which the run continues; absent if it begins anew"`
-	Shared     string            `json:"shared,omitempty" doc:"name of the shared file system on which the checkpoint directory is"`
+	UID    id.UID  `json:"uid,omitempty" doc:"identifies the run, also after a restore of the yard"`
+	JobUID id.UID  `json:"job_uid,omitempty" doc:"identifies the job, also after a restore of the yard"`
+	Name   string  `json:"name,omitempty"`
+	Owner  id.User `json:"owner"`
+	// OwnerNumber is left out by a server of an earlier version.
+	OwnerNumber int               `json:"owner_number,omitempty" doc:"number of the owner, never that of another user of the yard"`
+	Workdir     string            `json:"workdir,omitempty" doc:"digest of the manifest of the working directory"`
+	Setup       string            `json:"setup,omitempty"`
+	Command     string            `json:"command"`
+	Env         map[string]string `json:"env,omitempty"`
+	GPUs        []int             `json:"gpus,omitempty"`
+	Share       float64           `json:"share,omitempty" doc:"share of its GPU, if it shares one with other runs"`
+	CPUs        job.CPUs          `json:"cpus"`
+	Memory      job.Bytes         `json:"memory,omitempty"`
+	Checkpoint  string            `json:"checkpoint,omitempty" doc:"checkpoint directory, relative to the working directory"`
+	SaveEvery   job.Duration      `json:"save_every,omitempty" doc:"how often the program saves; absent if it decides itself"`
+	Snapshot    bool              `json:"snapshot,omitempty" doc:"the program is started so that snapshots can be taken"`
+	Grace       job.Duration      `json:"grace"`
+	LogLimit    int64             `json:"log_limit" doc:"maximum bytes of output kept"`
+	Nodes       []string          `json:"nodes" doc:"addresses of the run's nodes in rank order"`
+	MasterPort  int               `json:"master_port"`
+	Data        []job.DataRef     `json:"data,omitempty" doc:"datasets that must be on the node before the run starts"`
+	Metrics     []job.MetricRule  `json:"metrics,omitempty" doc:"metric sources in addition to those detected automatically"`
+	Target      *job.Target       `json:"target,omitempty" doc:"target of the job"`
+	Restore     *job.Restore      `json:"restore,omitempty" doc:"checkpoint from which the run continues; absent if it begins anew"`
+	Shared      string            `json:"shared,omitempty" doc:"name of the shared file system on which the checkpoint directory is"`
 }
 
 // Report is what an agent tells the server: that it lives, and what its runs do.

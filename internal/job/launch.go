@@ -4,30 +4,32 @@ import "trainyard/internal/id"
 
 // Launch is all that an engine needs to know to start one rank of a run.
 type Launch struct {
-	UID        id.UID            `json:"uid,omitempty"`     // of the run
-	JobUID     id.UID            `json:"job_uid,omitempty"` // differs between two jobs that got the same id
-	Name       string            `json:"name,omitempty"`
-	Owner      id.User           `json:"owner"`
-	Workdir    string            `json:"workdir,omitempty"` // manifest digest
-	Setup      string            `json:"setup,omitempty"`
-	Command    string            `json:"command"`
-	Env        map[string]string `json:"env,omitempty"`
-	GPUs       []int             `json:"gpus,omitempty"`
-	Share      float64           `json:"share,omitempty"` // of its one GPU, if it is shared
-	CPUs       CPUs              `json:"cpus"`
-	Memory     Bytes             `json:"memory,omitempty"`
-	Checkpoint string            `json:"checkpoint,omitempty"`
-	SaveEvery  Duration          `json:"save_every,omitempty"` // how often the program saves; 0 leaves it to the program
-	Snapshot   bool              `json:"snapshot,omitempty"`   // the program is to be saved by snapshots
-	Grace      Duration          `json:"grace"`
-	LogLimit   int64             `json:"log_limit"`
-	Nodes      []string          `json:"nodes"` // addresses in rank order
-	MasterPort int               `json:"master_port"`
-	Data       []DataRef         `json:"data,omitempty"`
-	Metrics    []MetricRule      `json:"metrics,omitempty"`
-	Target     *Target           `json:"target,omitempty"`
-	Restore    *Restore          `json:"restore,omitempty"` // nil if the run begins anew
-	Shared     string            `json:"shared,omitempty"`  // file system on which its checkpoint directory is; "" for the node's own
+	UID    id.UID  `json:"uid,omitempty"`     // of the run
+	JobUID id.UID  `json:"job_uid,omitempty"` // differs between two jobs that got the same id
+	Name   string  `json:"name,omitempty"`
+	Owner  id.User `json:"owner"`
+	// OwnerNumber is the number of the owner, from which a node derives the account of the program.
+	OwnerNumber int               `json:"owner_number,omitempty"`
+	Workdir     string            `json:"workdir,omitempty"` // manifest digest
+	Setup       string            `json:"setup,omitempty"`
+	Command     string            `json:"command"`
+	Env         map[string]string `json:"env,omitempty"`
+	GPUs        []int             `json:"gpus,omitempty"`
+	Share       float64           `json:"share,omitempty"` // of its one GPU, if it is shared
+	CPUs        CPUs              `json:"cpus"`
+	Memory      Bytes             `json:"memory,omitempty"`
+	Checkpoint  string            `json:"checkpoint,omitempty"`
+	SaveEvery   Duration          `json:"save_every,omitempty"` // how often the program saves; 0 leaves it to the program
+	Snapshot    bool              `json:"snapshot,omitempty"`   // the program is to be saved by snapshots
+	Grace       Duration          `json:"grace"`
+	LogLimit    int64             `json:"log_limit"`
+	Nodes       []string          `json:"nodes"` // addresses in rank order
+	MasterPort  int               `json:"master_port"`
+	Data        []DataRef         `json:"data,omitempty"`
+	Metrics     []MetricRule      `json:"metrics,omitempty"`
+	Target      *Target           `json:"target,omitempty"`
+	Restore     *Restore          `json:"restore,omitempty"` // nil if the run begins anew
+	Shared      string            `json:"shared,omitempty"`  // file system on which its checkpoint directory is; "" for the node's own
 }
 
 // Restore names the checkpoint from which a run continues. Its files are in the checkpoint directory before the program
