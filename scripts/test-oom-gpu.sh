@@ -75,7 +75,7 @@ ty login "$url" --token-file "$work/server/bootstrap-token" >/dev/null
 join() { # NAME GPUS FOLDER: where its jobs find python3
   local secret
   secret=$(ty tokens create --join -q)
-  TRAINYARD_TOKEN=$secret PATH="$3:$PATH" "$trainyard" agent join "$url" --name "$1" --data "$work/$1" \
+  TRAINYARD_TOKEN=$secret PATH="$3:$PATH" "$trainyard" agent join "$url" --isolation none --name "$1" --data "$work/$1" \
     --fake-gpus "$2" --probe off >"$work/$1.log" 2>&1 &
   await "node $1" grep -q 'agent started' "$work/$1.log"
 }

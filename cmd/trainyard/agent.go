@@ -141,6 +141,11 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 
 	clk := clock.NewSteady()
 
+	users, err := c.sandboxUsers()
+	if err != nil {
+		return nil, err
+	}
+
 	return agent.New(agent.Config{
 		SDK:            agent.SDK{Name: wheel.Name, Data: wheel.Data},
 		Dir:            dir,
@@ -154,6 +159,7 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 		ProbePython:    c.probePython,
 		CRIU:           c.criu,
 		MixUsers:       c.mixUsers,
+		Isolated:       users != nil,
 		OnLeaseEnd:     c.onLeaseEnd,
 		SpotNotice:     c.spotNotice,
 		CPUs:           c.cpus,
@@ -166,6 +172,7 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 		NewRuntime: func(p runtime.Preparation) (agent.Runtime, error) {
 			return runtime.New(runtime.Options{
 				Dir: dir, Preparation: p, Log: log, Clock: clk, CRIU: c.criu, Python: c.probePython,
+				Users: users, MaxPIDs: c.maxPIDs, MaxDisk: job.Bytes(c.maxDisk),
 			})
 		},
 	})

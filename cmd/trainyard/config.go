@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/cli"
 	"trainyard/internal/cli/contexts"
 	"trainyard/internal/contact"
@@ -94,6 +95,11 @@ type config struct {
 	minFree                              int64
 	mixUsers                             bool
 	personal                             bool // jobs run under the account of whoever started the yard; not a setting
+	isolation                            string
+	jobUIDs                              sandbox.Users
+	jobAccounts                          bool
+	maxPIDs                              int
+	maxDisk                              int64
 }
 
 func text(target func(c *config) *string) func(*config, string) error {
@@ -455,7 +461,7 @@ var serverSettings = []setting{
 }
 
 // agentSettings are those of an agent.
-var agentSettings = []setting{
+var agentSettings = append([]setting{
 	{"name", "", "name of the node (default: the host's name)", text(func(c *config) *string { return &c.name })},
 	{
 		"address",
@@ -543,7 +549,7 @@ var agentSettings = []setting{
 		"address to serve the agent's Prometheus metrics on, e.g. 127.0.0.1:9100 (default: not served)",
 		text(func(c *config) *string { return &c.metrics }),
 	},
-}
+}, isolationSettings...)
 
 // register adds the flags of the settings to a command.
 func register(cmd *cobra.Command, settings []setting) {

@@ -70,7 +70,11 @@ func up(ctx context.Context, c *config, env cli.Env, submit string) error {
 
 	defer closeLog()
 
-	c.personal = !c.mixUsers
+	if c.isolation == isolationAuto { // it is the yard of whoever starts it, and their jobs need their files
+		c.isolation = isolationNone
+	}
+
+	c.personal = c.isolation == isolationNone && !c.mixUsers
 
 	s, err := startServer(ctx, c, log)
 	if err != nil {

@@ -99,6 +99,7 @@ type Config struct {
 	Probe       string    // whether GPUs are measured at the start: ProbeAuto, also if left out, or ProbeOff
 	ProbePython string    // measures them if it has PyTorch; python3 if left out
 	CRIU        string    // name or path of CRIU, for snapshots; criu if left out
+	Isolated    bool      // programs run as users of their own
 	Version     string
 	MixUsers    bool // the operator allows jobs of several users at a time although nothing separates them
 
@@ -303,7 +304,7 @@ func (a *Agent) scanMachine(ctx context.Context) (inventory.Found, error) {
 	a.applyDeclared(&found)
 
 	if err == nil {
-		found.Inventory.Snapshots = a.abilities.of(ctx, a.cfg.CRIU, a.cfg.ProbePython, found.Inventory.GPUs)
+		found.Inventory.Snapshots = a.abilities.of(ctx, &a.cfg, found.Inventory.GPUs)
 	}
 
 	return found, err

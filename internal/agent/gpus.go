@@ -74,11 +74,20 @@ func (a *Agent) refreshInventory(ctx context.Context) {
 	a.noteProblem("inventory", errors.Join(append(found.Problems, err)...))
 }
 
+// isolation is what separates the jobs of different users here.
+func (a *Agent) isolation() fleet.Isolation {
+	if a.cfg.Isolated {
+		return fleet.IsolationUsers
+	}
+
+	return fleet.IsolationNone
+}
+
 // noteInventory keeps what was found and reports it if it is new. had are the
 // GPUs that ranks here had when the look began.
 func (a *Agent) noteInventory(found inventory.Found, had []int) {
 	found.Inventory.Limits = a.rt.Limits()
-	found.Inventory.Isolation = fleet.IsolationNone
+	found.Inventory.Isolation = a.isolation()
 	found.Inventory.MixUsers = a.cfg.MixUsers
 	found.Inventory.Shared = a.shared.list()
 	a.mu.Lock()

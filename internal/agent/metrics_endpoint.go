@@ -53,6 +53,18 @@ func (a *Agent) programEnv(want api.Assignment) (map[string]string, error) {
 	return env, nil
 }
 
+// visible lists what a program may read in the data directory besides its own folders, if it runs as another user.
+func (a *Agent) visible(k key, env map[string]string) []string {
+	list := a.data.cache.Visible(nameOf(k))
+	for _, name := range []string{runtime.SDKVar, intake.TokenFileVar} {
+		if path := env[name]; path != "" {
+			list = append(list, path)
+		}
+	}
+
+	return list
+}
+
 // SDK is the wheel of the Python SDK.
 type SDK struct {
 	Name string // of its file
@@ -73,6 +85,11 @@ func (a *Agent) placeSDK() error {
 		if err := atomicfile.Write(path, a.cfg.SDK.Data, atomicfile.SingleWriter()); err != nil {
 			return err
 		}
+	}
+
+	// Programs that run as other users read it. They are shown the file, and cannot reach it otherwise.
+	if err := os.Chmod(path, 0o644); err != nil { //nolint:gosec // see above
+		return err
 	}
 
 	a.sdk = path

@@ -369,6 +369,9 @@ func (a *Agent) start(ctx context.Context, r rankState, tries map[key]int) error
 	if err != nil {
 		return a.startFailed(k, want.Launch.UID, err, tries)
 	}
+
+	spec.Visible = a.visible(k, spec.ExtraEnv)
+
 	if err := a.rt.Start(ctx, spec); err != nil {
 		return a.startFailed(k, want.Launch.UID, err, tries)
 	}

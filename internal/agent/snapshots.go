@@ -18,7 +18,7 @@ type abilities struct {
 }
 
 // of returns which snapshots a machine with these GPUs can take.
-func (b *abilities) of(ctx context.Context, criu, python string, gpus []fleet.GPU) *fleet.Snapshots {
+func (b *abilities) of(ctx context.Context, cfg *Config, gpus []fleet.GPU) *fleet.Snapshots {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
@@ -28,7 +28,9 @@ func (b *abilities) of(ctx context.Context, criu, python string, gpus []fleet.GP
 	}
 
 	if b.found == nil || b.with != with {
-		found := snapshot.Probe{CRIU: criu, CUDA: snapshot.CUDA{Python: python}, GPUs: gpus}.Run(ctx)
+		found := snapshot.Probe{
+			CRIU: cfg.CRIU, CUDA: snapshot.CUDA{Python: cfg.ProbePython}, GPUs: gpus, Isolated: cfg.Isolated,
+		}.Run(ctx)
 		if ctx.Err() != nil {
 			return b.found // the agent is stopping, which says nothing about the machine
 		}

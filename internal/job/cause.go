@@ -10,20 +10,23 @@ type Cause string
 
 // The failure catalogue.
 const (
-	CauseNone          Cause = ""
-	CauseUserCode      Cause = "user_code"      // the program itself failed
-	CauseHostOOM       Cause = "host_oom"       // the memory of the node, or the job's memory limit, was exceeded
-	CauseGPUOOM        Cause = "gpu_oom"        // the GPU ran out of memory
-	CauseNodeLost      Cause = "node_lost"      // the node stopped responding and was declared lost
-	CauseSetupFailed   Cause = "setup_failed"   // the set-up step failed
-	CauseImageFailed   Cause = "image_failed"   // the container image could not be fetched
-	CauseDataFailed    Cause = "data_failed"    // a dataset could not be staged on the node
-	CauseLaunchFailed  Cause = "launch_failed"  // the node could not start the program
-	CauseRestoreFailed Cause = "restore_failed" // the checkpoint could not be restored on the node
-	CauseCancelled     Cause = "cancelled"      // cancelled by a person
-	CauseTimedOut      Cause = "timed_out"      // ran longer than max_duration
-	CausePreempted     Cause = "preempted"      // stopped for other work, or its node was drained
-	CauseNeedFailed    Cause = "need_failed"    // a job it depends on did not succeed
+	CauseNone         Cause = ""
+	CauseUserCode     Cause = "user_code"     // the program itself failed
+	CauseHostOOM      Cause = "host_oom"      // the memory of the node, or the job's memory limit, was exceeded
+	CauseGPUOOM       Cause = "gpu_oom"       // the GPU ran out of memory
+	CauseNodeLost     Cause = "node_lost"     // the node stopped responding and was declared lost
+	CauseSetupFailed  Cause = "setup_failed"  // the set-up step failed
+	CauseImageFailed  Cause = "image_failed"  // the container image could not be fetched
+	CauseDataFailed   Cause = "data_failed"   // a dataset could not be staged on the node
+	CauseLaunchFailed Cause = "launch_failed" // the node could not start the program
+	CauseDiskLimit    Cause = "disk_limit"    // its folders used more of the node's disk than a run may
+	// CauseSupervisorLost counts against the job's retry: on a node without isolation the program itself can be at fault.
+	CauseSupervisorLost Cause = "supervisor_lost" // the process that supervises the program was killed
+	CauseRestoreFailed  Cause = "restore_failed"  // the checkpoint could not be restored on the node
+	CauseCancelled      Cause = "cancelled"       // cancelled by a person
+	CauseTimedOut       Cause = "timed_out"       // ran longer than max_duration
+	CausePreempted      Cause = "preempted"       // stopped for other work, or its node was drained
+	CauseNeedFailed     Cause = "need_failed"     // a job it depends on did not succeed
 )
 
 // Next says what follows a cause.
@@ -62,6 +65,8 @@ var catalogue = []Handling{
 	{CauseImageFailed, StatusFailedSetup, NextElsewhere, 2, true, "the container image could not be fetched"},
 	{CauseDataFailed, StatusFailedSetup, NextElsewhere, 2, true, "its data could not be staged on the node"},
 	{CauseLaunchFailed, StatusNodeFail, NextElsewhere, 4, true, "the node could not start the program"},
+	{CauseDiskLimit, StatusFailed, NextGiveUp, 0, false, "used more of the node's disk than a run may"},
+	{CauseSupervisorLost, StatusNodeFail, NextRetry, 0, true, "the process that supervises the program was killed"},
 	{CauseRestoreFailed, StatusNodeFail, NextElsewhere, 100, true, "its checkpoint could not be restored on the node"},
 	{CauseCancelled, StatusCancelled, NextGiveUp, 0, false, "cancelled"},
 	{CauseTimedOut, StatusTimeout, NextGiveUp, 0, false, "exceeded its max_duration"},

@@ -182,6 +182,8 @@ func TestCatalogueHasEveryCauseOnce(t *testing.T) {
 		job.CauseImageFailed,
 		job.CauseDataFailed,
 		job.CauseLaunchFailed,
+		job.CauseDiskLimit,
+		job.CauseSupervisorLost,
 		job.CauseRestoreFailed,
 		job.CauseCancelled,
 		job.CauseTimedOut,

@@ -84,7 +84,7 @@ type bell struct {
 
 func newBell(clk clock.Clock, dir string) (*bell, error) {
 	path := filepath.Join(dir, "bell")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
+	if err := errors.Join(syscall.Mkfifo(path, 0o600), os.Chmod(path, 0o666)); err != nil { // jobs may be other users'
 		return nil, fmt.Errorf("make the pipe %s: %w", path, err)
 	}
 

@@ -26,7 +26,10 @@ var wantKeys = map[string][]string{
 		"submit_per_s_sqlite_1", "submit_keyed_per_s_sqlite_1", "submit_per_s_sqlite_64", "submit_keyed_per_s_sqlite_64",
 		"submit_per_s_postgres_1", "submit_per_s_postgres_64",
 	},
-	"start": {"start_ms_p50", "start_ms_p99", "cli_start_ms_p50", "cli_start_ms_p99"},
+	"start": {
+		"start_ms_p50", "start_ms_p99", "cli_start_ms_p50", "cli_start_ms_p99", "start_isolated_ms_p50",
+		"start_isolated_ms_p99",
+	},
 	"messages": withFIFO(
 		"messages_per_s",
 		"messages_per_s_1k_nodes",

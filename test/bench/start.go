@@ -24,32 +24,55 @@ func (startSection) Name() string { return "start" }
 // Run measures by the API, as Slurm's REST is, and by the command line, as
 // sbatch is: that one starts a process for each submission.
 func (s startSection) Run(ctx context.Context) (out []figure, err error) {
-	err = s.bench(ctx, func(dir, binary string) (err error) {
-		y, err := yard.Start(ctx, yard.Options{Binary: binary})
+	err = s.bench(ctx, func(dir, binary string) error {
+		if err := s.measure(ctx, &out, dir, binary, "none"); err != nil || os.Geteuid() != 0 {
+			return err
+		}
+
+		// Jobs that run as users of their own have a /tmp of their own, so the bell is elsewhere.
+		seen, err := os.MkdirTemp("/run", "trainyard-bench-")
 		if err != nil {
 			return err
 		}
 
-		defer func() { err = errors.Join(err, y.Stop()) }()
+		defer func() { _ = os.RemoveAll(seen) }()
 
-		if err := y.RunAgent(ctx); err != nil {
+		if err := os.Chmod(seen, 0o755); err != nil { //nolint:gosec // the jobs' users pass through it
 			return err
 		}
 
-		ring, err := newBell(s.clock, dir)
-		if err != nil {
-			return err
-		}
-
-		defer func() { err = errors.Join(err, ring.close()) }()
-
-		return s.ways(ctx, &out, y, binary, ring)
+		return s.measure(ctx, &out, seen, binary, "users")
 	})
 
 	return out, err
 }
 
-func (s startSection) ways(ctx context.Context, out *[]figure, y *yard.Yard, binary string, ring *bell) error {
+// measure measures with jobs that are isolated in one way.
+func (s startSection) measure(ctx context.Context, out *[]figure, dir, binary, isolation string) (err error) {
+	y, err := yard.Start(ctx, yard.Options{Binary: binary})
+	if err != nil {
+		return err
+	}
+
+	defer func() { err = errors.Join(err, y.Stop()) }()
+
+	if err := y.RunAgent(ctx, isolation); err != nil {
+		return err
+	}
+
+	ring, err := newBell(s.clock, dir)
+	if err != nil {
+		return err
+	}
+
+	defer func() { err = errors.Join(err, ring.close()) }()
+
+	return s.ways(ctx, out, y, binary, ring, isolation == "users")
+}
+
+func (s startSection) ways(
+	ctx context.Context, out *[]figure, y *yard.Yard, binary string, ring *bell, isolated bool,
+) error {
 	client, err := y.Client()
 	if err != nil {
 		return err
@@ -78,10 +101,16 @@ func (s startSection) ways(ctx context.Context, out *[]figure, y *yard.Yard, bin
 		return nil
 	}
 
-	for _, way := range []struct {
+	ways := []struct {
 		prefix, note string
 		submit       func(context.Context) error
-	}{{"start", "by the API", byAPI}, {"cli_start", "by trainyard submit -d, a process for each job", byCLI}} {
+	}{{"start", "by the API", byAPI}, {"cli_start", "by trainyard submit -d, a process for each job", byCLI}}
+	if isolated {
+		ways = ways[:1]
+		ways[0].prefix, ways[0].note = "start_isolated", "by the API; jobs run as users of their own"
+	}
+
+	for _, way := range ways {
 		samples, err := s.starts(ctx, ring, way.submit)
 		if err != nil {
 			return fmt.Errorf("start %s: %w", way.note, err)

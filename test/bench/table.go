@@ -28,6 +28,8 @@ func rows() []row {
 		{"ahead_submit_64", "ratio to Slurm, 64 clients", "times", "> 1"},
 		{"start_ms_p50", "submission to first line, by the API, median", "ms", "< 30"},
 		{"start_ms_p99", "submission to first line, by the API, p99", "ms", ""},
+		{"start_isolated_ms_p50", "the same with jobs that run as users of their own, median", "ms", "< 30"},
+		{"start_isolated_ms_p99", "the same with jobs that run as users of their own, p99", "ms", ""},
 		{"cli_start_ms_p50", "submission to first line, by `trainyard submit`, median", "ms", ""},
 		{"cli_start_ms_p99", "submission to first line, by `trainyard submit`, p99", "ms", ""},
 		{"slurm_start_ms_p50", "Slurm, the better of sbatch and REST, median", "ms", ""},

@@ -201,7 +201,7 @@ var errHalted = errors.New("the flow was halted")
 
 // submit submits a job until that is acknowledged.
 func (l *load) submit(name, flags string) (*submitted, error) {
-	file := fmt.Sprintf("name: %s\nrun: exec %s -dir %s -name %s %s\nresources: {cpus: %s}\ngrace: 1s\n",
+	file := fmt.Sprintf("name: %s\nrun: exec %s -dir %s -name %s %s\nresources: {cpus: %s}\ngrace: 1s\nretry: 50\n",
 		name, program(), l.w.shared, name, flags, l.cpus)
 
 	l.mu.Lock()

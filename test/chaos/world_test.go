@@ -325,7 +325,7 @@ func (w *world) startAgent(name string) {
 
 // startAgentIn starts an agent under a name on a host, with a data folder other than the host's usual one.
 func (w *world) startAgentIn(host, data, name string) (p *yardtest.Process) {
-	args := []string{"agent", "join", w.yard.URL(), "--data", data, "--name", name, "--token", w.token}
+	args := []string{"agent", "join", "--isolation", "none", w.yard.URL(), "--data", data, "--name", name, "--token", w.token}
 	args = append(args, agentFlags...)
 	cmd := exec.CommandContext(context.Background(), w.binary(host), args...)
 	w.must(w.host(host).Do(func() (err error) {

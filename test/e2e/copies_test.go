@@ -25,8 +25,9 @@ func TestACopyOfAnAgentsFolderIsRefused(t *testing.T) {
 		t.Fatalf("copy the data directory: %v: %s", err, out)
 	}
 
-	second, err := yardtest.Start(exec.CommandContext(t.Context(), binary, "agent", "run", "--data", copied),
-		y.AgentLog("copied"))
+	cmd := exec.CommandContext(t.Context(), binary, "agent", "run", "--isolation", "none", "--data", copied)
+
+	second, err := yardtest.Start(cmd, y.AgentLog("copied"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func TestACopyOfAnAgentsFolderIsRefused(t *testing.T) {
 		t.Errorf("the first agent ended with code %d (%v)", code, err)
 	}
 
-	again := exec.CommandContext(t.Context(), binary, "agent", "run", "--data", y.AgentData("north"))
+	again := exec.CommandContext(t.Context(), binary, "agent", "run", "--isolation", "none", "--data", y.AgentData("north"))
 	if _, err := yardtest.Start(again, y.AgentLog("north")); err != nil {
 		t.Fatal(err)
 	}

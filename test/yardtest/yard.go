@@ -168,7 +168,7 @@ func (y *Yard) StartServer() error {
 }
 
 // StartAgent starts an agent with the name and does not wait for it. The token
-// is used the first time only.
+// is used the first time only. Jobs run as the tests do, since they share files with them; later flags prevail.
 func (y *Yard) StartAgent(name, token string, flags ...string) (*Process, error) {
 	return Start(y.agent(name, token, flags), y.AgentLog(name))
 }
@@ -198,6 +198,7 @@ func (y *Yard) StartAgentAs(uid uint32, name, token string, flags ...string) (*P
 }
 
 func (y *Yard) agent(name, token string, flags []string) *exec.Cmd {
+	flags = append([]string{"--isolation", "none"}, flags...)
 	args := append(
 		[]string{"agent", "join", y.URL(), "--data", y.AgentData(name), "--name", name, "--token", token,
 			"--mix-users", "yes"},

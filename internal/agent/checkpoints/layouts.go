@@ -2,6 +2,7 @@ package checkpoints
 
 import (
 	"encoding/json"
+	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -165,12 +166,12 @@ func readMarker(t *tree, name, dir string, u *unit) bool {
 }
 
 // matchSnapshot recognises what a supervisor saved of a whole program. Such a directory is complete when it has its
-// name.
+// name. One that a program has made that runs as another user is none: what is restored from a snapshot has all rights.
 func matchSnapshot(t *tree, dir string, u *unit) bool {
-	_, ok := t.find(path.Join(dir, snapshot.Marker))
+	f, ok := t.find(path.Join(dir, snapshot.Marker))
 	u.framework = "criu"
 
-	return ok && t.dirs[path.Join(dir, snapshot.ImagesDir)]
+	return ok && f.uid == os.Geteuid() && t.dirs[path.Join(dir, snapshot.ImagesDir)]
 }
 
 func matchMarker(t *tree, dir string, u *unit) bool {

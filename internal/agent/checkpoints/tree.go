@@ -33,6 +33,7 @@ type file struct {
 	ctime time.Time
 	inode uint64
 	mode  fs.FileMode
+	uid   int
 }
 
 // same reports whether two looks saw the same content: it was neither written nor replaced.
@@ -158,7 +159,7 @@ func (t *tree) lstat(name string) (file, error) {
 func describe(name string, info fs.FileInfo) file {
 	f := file{path: name, size: info.Size(), mtime: info.ModTime(), mode: info.Mode().Perm()}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		f.inode = st.Ino
+		f.inode, f.uid = st.Ino, int(st.Uid)
 		f.ctime = time.Unix(st.Ctim.Unix())
 	}
 

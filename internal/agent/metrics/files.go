@@ -45,8 +45,8 @@ func (e damagedError) Error() string {
 // parts are the names of folders that say of what the metrics in them are.
 var parts = []string{"train", "training", "val", "valid", "validation", "eval", "evaluation", "test"}
 
-func newWatchedFile(full, rel string, kind format, ruled bool) *watchedFile {
-	w := &watchedFile{tail: tail{path: full}, rel: rel, format: kind}
+func newWatchedFile(root, rel string, kind format, ruled bool) *watchedFile {
+	w := &watchedFile{tail: tail{dir: root, path: rel}, rel: rel, format: kind}
 	dir := path.Dir(rel)
 	if base := path.Base(dir); kind == events && slices.Contains(parts, strings.ToLower(base)) {
 		w.prefix, dir = base+"/", path.Dir(dir)
@@ -111,7 +111,7 @@ func (w *watchedFile) skip(info fs.FileInfo) {
 	}
 
 	w.tail.offset = info.Size()
-	if head, err := headOf(w.tail.path); err == nil {
+	if head, err := w.tail.readHead(); err == nil {
 		w.tail.head = head
 	}
 
@@ -120,9 +120,9 @@ func (w *watchedFile) skip(info fs.FileInfo) {
 	}
 }
 
-// headOf reads the beginning of a file.
-func headOf(path string) (head []byte, err error) {
-	f, err := openRegular(path)
+// readHead reads the beginning of a file.
+func (t *tail) readHead() (head []byte, err error) {
+	f, err := t.open()
 	if err != nil {
 		return nil, err
 	}

@@ -1,15 +1,17 @@
 package metrics
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Limits on the search for files.
@@ -99,8 +101,8 @@ func (g *Gatherer) find() error {
 }
 
 // entriesOf lists a folder, or as much of it as is looked at, sorted.
-func entriesOf(path string) (entries []fs.DirEntry, err error) {
-	f, err := os.Open(path)
+func entriesOf(root, rel string) (entries []fs.DirEntry, err error) {
+	f, err := openIn(root, cmp.Or(rel, "."), unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
@@ -119,10 +121,10 @@ func entriesOf(path string) (entries []fs.DirEntry, err error) {
 
 // search looks into one folder and those in it. It follows no links.
 func (g *Gatherer) search(root, rel string, depth int, left *int) error {
-	entries, err := entriesOf(filepath.Join(root, filepath.FromSlash(rel)))
+	entries, err := entriesOf(root, rel)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-			return nil // what a program keeps to itself is no trouble
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENOTDIR) {
+			return nil // what a program keeps to itself, or has replaced meanwhile, is no trouble
 		}
 
 		return err
@@ -172,10 +174,10 @@ func (g *Gatherer) consider(root, rel string) {
 		return
 	}
 
-	w := newWatchedFile(full, rel, kind, ruled)
+	w := newWatchedFile(root, rel, kind, ruled)
 
 	// What was there before the program started was shipped with it, or is of an earlier run: only what is added counts.
-	if info, err := os.Lstat(full); err == nil && info.ModTime().Before(g.run.Started.Add(-fileClockTick)) {
+	if info, err := w.tail.lstat(); err == nil && info.ModTime().Before(g.run.Started.Add(-fileClockTick)) {
 		w.skip(info)
 	}
 

@@ -3,6 +3,7 @@ package metrics
 import (
 	"bytes"
 	"encoding/json"
+	"path/filepath"
 
 	"trainyard/internal/agent/metrics/reading"
 )
@@ -25,7 +26,12 @@ var sources = map[string]*origin{
 var fromSDK = &origin{trust: bySDK, label: "SDK"}
 
 func newLineFile(path string, sdk bool) *lineFile {
-	return &lineFile{tail: tail{path: path}, sdk: sdk, lastValues: map[string]reading.Float{}}
+	t := &lineFile{sdk: sdk, lastValues: map[string]reading.Float{}}
+	if path != "" {
+		t.tail = tail{dir: filepath.Dir(path), path: filepath.Base(path)}
+	}
+
+	return t
 }
 
 // poll reads the lines that are new, and reports whether there are more. An invalid line is

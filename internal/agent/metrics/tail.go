@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -17,8 +18,9 @@ import (
 // tail reads a file that a program writes, as it grows. A file that was made anew, or is
 // another than before, is read from its beginning.
 type tail struct {
-	path     string
-	whole    bool // it is read from its beginning whenever it has changed
+	dir      string // the program may have made what is in it; no link leads out of it
+	path     string // in dir
+	whole    bool   // it is read from its beginning whenever it has changed
 	offset   int64
 	state    fileState
 	head     []byte // how it began when it was last read
@@ -46,7 +48,7 @@ type piece struct {
 
 // read returns what is new, at most as many bytes; nil if nothing is.
 func (t *tail) read(limit int, since float64) (p *piece, err error) {
-	info, err := os.Lstat(t.path)
+	info, err := t.lstat()
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
@@ -56,7 +58,7 @@ func (t *tail) read(limit int, since float64) (p *piece, err error) {
 	}
 
 	if !info.Mode().IsRegular() {
-		return nil, notRegular(t.path, nil)
+		return nil, notRegular(t.full(), nil)
 	}
 
 	state := stateOf(info)
@@ -64,7 +66,7 @@ func (t *tail) read(limit int, since float64) (p *piece, err error) {
 		return nil, nil
 	}
 
-	f, err := openRegular(t.path)
+	f, err := t.open()
 	if err != nil {
 		return nil, err
 	}
@@ -127,17 +129,30 @@ func stateOf(info fs.FileInfo) fileState {
 	return s
 }
 
-// openRegular opens a file that a program has made and that may be anything. It must not wait, as on a pipe that
-// nobody writes to, nor follow a link elsewhere.
-func openRegular(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+// full returns the whole path, for messages.
+func (t *tail) full() string { return filepath.Join(t.dir, t.path) }
+
+func (t *tail) lstat() (fs.FileInfo, error) {
+	root, err := os.OpenRoot(t.dir)
+	if err != nil {
+		return nil, err
+	}
+
+	defer func() { _ = root.Close() }()
+
+	return root.Lstat(t.path)
+}
+
+// open opens a file that a program has made and that may be anything.
+func (t *tail) open() (*os.File, error) {
+	f, err := openIn(t.dir, t.path, 0)
 	if err != nil {
 		return nil, err
 	}
 
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = notRegular(path, nil)
+		err = notRegular(t.full(), nil)
 	}
 
 	if err != nil {
@@ -145,6 +160,19 @@ func openRegular(path string) (*os.File, error) {
 	}
 
 	return f, nil
+}
+
+// openIn opens what lies in a directory in which a program does what it likes, also at this moment. It must not wait,
+// as on a pipe that nobody writes to, nor follow a link elsewhere: the agent may read what the program may not.
+func openIn(dir, path string, flags int) (*os.File, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+
+	defer func() { _ = root.Close() }()
+
+	return root.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|flags, 0)
 }
 
 func notRegular(path string, cause error) error {

@@ -54,6 +54,7 @@ func (r *Runtime) Adopt() ([]rundir.Status, error) {
 	r.mu.Unlock()
 	r.tasks.Go(r.pruneSetups)
 	r.tasks.Go(r.pruneCheckpoints)
+	r.tasks.Go(r.pruneCaches)
 
 	return r.List(), nil
 }

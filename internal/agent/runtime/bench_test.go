@@ -4,24 +4,25 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"trainyard/internal/job"
 )
 
 // BenchmarkRun measures from Start to the news that the program runs, and from
 // there to the news of the end of a program that ends at once.
 func BenchmarkRun(b *testing.B) {
-	y := newYard(b)
-	if err := unix.Mkfifo(y.dir+"/hold", 0o600); err != nil {
-		b.Fatal(err)
-	}
+	b.Run("as the agent", func(b *testing.B) { benchmarkRun(b) })
+	b.Run("as a user", func(b *testing.B) { benchmarkRun(b, isolated(b)) })
+}
+
+func benchmarkRun(b *testing.B, change ...func(*Options)) {
+	b.Helper()
+	y := newYard(b, change...)
 
 	var starting, ending time.Duration
 
 	for b.Loop() {
 		begun := time.Now()
-		run := y.script("read x < " + y.dir + "/hold")
+		run := y.script("exec sleep 1000")
 		y.await(run, job.RunRunning)
 		running := time.Now()
 

@@ -27,5 +27,11 @@
 // leaves nothing behind. Set-ups that no run uses are removed when they are old or
 // the cache is full, the least recently used first.
 //
+// # Users
+//
+// With Options.Users each program runs as a user of its own (package sandbox), and so does its set-up: the cached
+// directory is sealed when it is complete. The folders of a rank and the cache of its user are made here, and the
+// working directory is given to the user when its files are there.
+//
 // The package never talks to the server and never decides what runs.
 package runtime

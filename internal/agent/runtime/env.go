@@ -18,15 +18,22 @@ const SDKVar = "TRAINYARD_SDK"
 // environment returns the complete environment of a rank, sorted. The variables of the job override
 // those of the machine, and those of the yard override both. So a job may set its PATH, but not its
 // GPUs or its identity.
-func environment(base map[string]string, s rundir.Spec, data, setupDir string) []string {
+func environment(base map[string]string, rec *rundir.Record, data string) []string {
+	s := rec.Spec
 	env := maps.Clone(base)
 	env["PYTHONUNBUFFERED"] = "1"
+
+	if rec.User != nil {
+		maps.Copy(env, privateEnv(rec, data, env["PATH"]))
+	}
+
 	maps.Copy(env, s.ExtraEnv)
 	maps.Copy(env, s.Launch.Env)
-	maps.Copy(env, rankEnv(s, data))
+	maps.Copy(env, rankEnv(rec, data))
 	maps.Copy(env, distributedEnv(s.Rank, max(1, len(s.DeviceNames())), s.Launch.Nodes, s.Launch.MasterPort))
-	if setupDir != "" {
-		env["TRAINYARD_SETUP_DIR"] = setupDir
+
+	if dir := rec.Setup.OutputDir(); dir != "" {
+		env["TRAINYARD_SETUP_DIR"] = dir
 	}
 
 	bypassProxy(env)
@@ -45,7 +52,9 @@ func environment(base map[string]string, s rundir.Spec, data, setupDir string) [
 
 // rankEnv returns the variables that tell a program its rank, its GPUs and where to report its
 // progress.
-func rankEnv(s rundir.Spec, data string) map[string]string {
+func rankEnv(rec *rundir.Record, data string) map[string]string {
+	s := rec.Spec
+	dir := filepath.Join(data, rundir.RunsDir, s.Name())
 	gpus := strings.Join(s.DeviceNames(), ",")
 	share := ""
 	if s.Launch.Share > 0 {
@@ -59,10 +68,10 @@ func rankEnv(s rundir.Spec, data string) map[string]string {
 		"TRAINYARD_EPOCH":          strconv.Itoa(s.Epoch),
 		"TRAINYARD_CHECKPOINT_DIR": s.Checkpoints(data),
 		"TRAINYARD_GPU_SHARE":      share, // empty for whole GPUs
-		progressVar:                filepath.Join(data, rundir.RunsDir, s.Name(), rundir.ProgressFile),
-		"TRAINYARD_METRICS_FILE":   filepath.Join(data, rundir.RunsDir, s.Name(), rundir.MetricsFile),
+		progressVar:                rec.Report(dir, rundir.ProgressFile),
+		"TRAINYARD_METRICS_FILE":   rec.Report(dir, rundir.MetricsFile),
 		"TRAINYARD_GRACE":          strconv.FormatFloat(time.Duration(s.Launch.Grace).Seconds(), 'f', -1, 64),
-		rundir.RankDirVar:          filepath.Join(data, rundir.RunsDir, s.Name()),
+		rundir.RankDirVar:          rec.Requests(dir),
 		// Empty, not absent, for a rank without GPUs: absent would mean all GPUs.
 		"CUDA_VISIBLE_DEVICES":   gpus,
 		"NVIDIA_VISIBLE_DEVICES": gpus,

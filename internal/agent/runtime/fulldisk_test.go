@@ -234,12 +234,12 @@ func TestAProgramWithoutAgentAndSupervisorEnds(t *testing.T) {
 			}
 
 			end := awaitEnd(t, y.runDir(st.Run))
-			if alive(t, pid) || end.Cause != job.CauseNodeLost || !strings.Contains(end.Reason, "supervisor was killed") {
+			if alive(t, pid) || end.Cause != job.CauseSupervisorLost || !strings.Contains(end.Reason, "supervisor was killed") {
 				t.Errorf("alive %v, end %+v", alive(t, pid), end)
 			}
 
 			y.open()
-			check(t, y.end(st.Run), 0, "", job.CauseNodeLost, false, "the supervisor was killed")
+			check(t, y.end(st.Run), 0, "", job.CauseSupervisorLost, false, "the supervisor was killed")
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 
 	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/api"
 	"trainyard/internal/clock"
 	"trainyard/internal/id"
@@ -115,7 +117,17 @@ func (y *yard) spec(l api.Launch) rundir.Spec {
 		l.Grace = job.Duration(time.Minute)
 	}
 
-	return rundir.Spec{Run: id.NewRun(j, 1), Job: j, Epoch: 1, Launch: l}
+	s := rundir.Spec{Run: id.NewRun(j, 1), Job: j, Epoch: 1, Launch: l}
+	if y.opts.Users != nil {
+		if l.Owner == "" {
+			s.Launch.Owner, s.Launch.OwnerNumber = "ada", 1
+		}
+
+		dirs, _ := pipes.Load(y.t.Name())
+		s.Visible, _ = dirs.([]string)
+	}
+
+	return s
 }
 
 // start starts a new run and returns its id.
@@ -220,15 +232,49 @@ func (y *yard) runDir(run id.Run) string {
 	return filepath.Join(y.dir, rundir.RunsDir, rundir.RankName(run, 0))
 }
 
+// pipes are the directories with the pipes of each test, which programs that run as other users are shown.
+var pipes sync.Map
+
 // pipe makes a named pipe, by which scripts and tests wait for each other.
 func pipe(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "pipe")
-	if err := unix.Mkfifo(path, 0o600); err != nil {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "pipe")
+	if err := errors.Join(unix.Mkfifo(path, 0o600), os.Chmod(path, 0o666)); err != nil {
 		t.Fatal(err)
 	}
 
+	dirs, _ := pipes.LoadOrStore(t.Name(), []string(nil))
+	known, _ := dirs.([]string)
+	pipes.Store(t.Name(), append(known, dir))
+	t.Cleanup(func() { pipes.Delete(t.Name()) })
+
 	return path
+}
+
+// inBothModes runs a test with programs that run as the agent does and with programs that run as users of their own.
+func inBothModes(t *testing.T, test func(t *testing.T, mode func(*Options))) {
+	t.Helper()
+	t.Run("as the agent", func(t *testing.T) {
+		t.Parallel()
+		test(t, func(*Options) {})
+	})
+
+	t.Run("as users", func(t *testing.T) {
+		t.Parallel()
+		test(t, isolated(t))
+	})
+}
+
+// isolated lets programs run as users of their own.
+func isolated(t testing.TB) func(*Options) {
+	t.Helper()
+
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+
+	return func(o *Options) { o.Users = &sandbox.Users{First: 310000, Last: 319999} }
 }
 
 // receive waits until a script has written to a pipe.

@@ -9,7 +9,7 @@ import (
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/agent/runtime/supervisor"
 	"trainyard/internal/agent/runtime/watcher"
-	"trainyard/internal/agent/snapshot"
+	"trainyard/internal/agent/sandbox"
 )
 
 // Helper runs this process as the supervisor or the watcher of a rank, or as the first process of its namespaces, if
@@ -18,8 +18,8 @@ import (
 // every test binary in which an agent starts runs.
 func Helper(args []string, stderr io.Writer) (status int, is bool) {
 	switch {
-	case len(args) == 2 && args[1] == snapshot.InitCommand:
-		return snapshot.Init(stderr), true
+	case len(args) == 2 && args[1] == sandbox.InitCommand:
+		return sandbox.Init(stderr), true
 	case len(args) == 3 && args[1] == rundir.Subcommand:
 		return supervisor.Run(context.Background(), args[2], stderr), true
 	case len(args) == 5 && args[1] == rundir.WatchSubcommand:

@@ -23,34 +23,37 @@ import (
 
 func TestTooMuchMemoryIsNamedAsTheCause(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
-	if !y.limits.Usable() {
-		lacking(t, y.Limits())
-	}
+	inBothModes(t, func(t *testing.T, mode func(*Options)) {
+		t.Helper()
+		y := newYard(t, mode)
+		if !y.limits.Usable() {
+			lacking(t, y.Limits())
+		}
 
-	// The shell is in its cgroup before tail begins to fill the memory.
-	const hog = `while ! grep -q trainyard /proc/$$/cgroup; do :; done
-head -c 300000000 /dev/zero | tail > /dev/null`
-	run := y.start(api.Launch{Command: hog, Memory: 64 << 20, CPUs: 500})
-	s := y.end(run)
-	check(
-		t,
-		s,
-		s.ExitCode,
-		s.Signal,
-		job.CauseHostOOM,
-		false,
-		"exceeded its memory limit of 64MB and was killed by the kernel",
-	)
+		// The shell is in its cgroup before tail begins to fill the memory.
+		const hog = `while ! grep -q trainyard /proc/$$/cgroup; do :; done
+	head -c 300000000 /dev/zero | tail > /dev/null`
+		run := y.start(api.Launch{Command: hog, Memory: 64 << 20, CPUs: 500})
+		s := y.end(run)
+		check(
+			t,
+			s,
+			s.ExitCode,
+			s.Signal,
+			job.CauseHostOOM,
+			false,
+			"exceeded its memory limit of 64MB and was killed by the kernel",
+		)
 
-	if s.ExitCode == 0 {
-		t.Error("exit code 0")
-	}
+		if s.ExitCode == 0 {
+			t.Error("exit code 0")
+		}
 
-	if _, err := os.Stat(filepath.Join(y.limits.Memory, rundir.GroupName(y.runDir(run)))); !errors.Is(err,
-		os.ErrNotExist) {
-		t.Errorf("its cgroup is left: %v", err)
-	}
+		if _, err := os.Stat(filepath.Join(y.limits.Memory, rundir.GroupName(y.runDir(run)))); !errors.Is(err,
+			os.ErrNotExist) {
+			t.Errorf("its cgroup is left: %v", err)
+		}
+	})
 }
 
 func TestAllProcessesAreLimited(t *testing.T) {
@@ -163,22 +166,22 @@ func TestEnvironment(t *testing.T) {
 		"TRAINYARD_PROGRESS=/data/runs/j4.2.1/progress.json",
 		"TRAINYARD_RANK_DIR=/data/runs/j4.2.1",
 		"TRAINYARD_RUN=j4.2",
-		"TRAINYARD_SETUP_DIR=/s",
+		"TRAINYARD_SETUP_DIR=/s/dir",
 		"WORLD_SIZE=2",
 	}
 
-	if diff := cmp.Diff(want, environment(base, s, "/data", "/s")); diff != "" {
+	if diff := cmp.Diff(want, envOf(base, s, "/s")); diff != "" {
 		t.Error(diff)
 	}
 
 	s.Launch.SaveEvery = job.Duration(90 * time.Second)
-	if got := environment(base, s, "/data", "/s"); !slices.Contains(got, "TRAINYARD_CHECKPOINT_EVERY=90") {
+	if got := envOf(base, s, "/s"); !slices.Contains(got, "TRAINYARD_CHECKPOINT_EVERY=90") {
 		t.Errorf("a program that saves every 90 seconds finds %v", got)
 	}
 
 	most := 0.5
 	s.Launch.Target = &job.Target{Metric: "val_loss", AtMost: &most}
-	if got := strings.Join(environment(base, s, "/data", ""), "\n"); !strings.Contains(
+	if got := strings.Join(envOf(base, s, ""), "\n"); !strings.Contains(
 		got,
 		`TRAINYARD_TARGET={"metric":"val_loss","at_most":0.5}`+"\n",
 	) {
@@ -186,17 +189,17 @@ func TestEnvironment(t *testing.T) {
 	}
 
 	s.Devices = []string{"GPU-a", "GPU-b"}
-	if got := strings.Join(environment(base, s, "/data", ""), "\n"); !strings.Contains(got, "CUDA_VISIBLE_DEVICES=GPU-a,GPU-b\n") {
+	if got := strings.Join(envOf(base, s, ""), "\n"); !strings.Contains(got, "CUDA_VISIBLE_DEVICES=GPU-a,GPU-b\n") {
 		t.Errorf("devices are not named as given:\n%s", got)
 	}
 
 	s.Launch.Share = 0.25
-	if got := strings.Join(environment(base, s, "/data", ""), "\n"); !strings.Contains(got, "TRAINYARD_GPU_SHARE=0.25\n") {
+	if got := strings.Join(envOf(base, s, ""), "\n"); !strings.Contains(got, "TRAINYARD_GPU_SHARE=0.25\n") {
 		t.Errorf("the share is not told:\n%s", got)
 	}
 
 	s.Launch.GPUs, s.Devices, s.Launch.Nodes = nil, nil, nil
-	got := strings.Join(environment(base, s, "/data", ""), "\n") + "\n"
+	got := strings.Join(envOf(base, s, ""), "\n") + "\n"
 	for _, e := range []string{"CUDA_VISIBLE_DEVICES=\n", "NPROC_PER_NODE=1\n", "WORLD_SIZE=1\n", "MASTER_ADDR=127.0.0.1\n"} {
 		if !strings.Contains(got, e) {
 			t.Errorf("%q is not in\n%s", e, got)
@@ -232,7 +235,7 @@ func TestWhatTheAgentOffersIsBelowWhatTheJobSets(t *testing.T) {
 			spec.Launch.Env = test.job
 			base := map[string]string{"PATH": "/bin"}
 			maps.Copy(base, test.base)
-			got := environment(base, spec, "/data", "")
+			got := envOf(base, spec, "")
 			for _, want := range test.want {
 				if !slices.Contains(got, want) {
 					t.Errorf("%q is not in %q", want, got)
@@ -272,4 +275,14 @@ func TestAFullDiskDoesNotEndTheRun(t *testing.T) {
 		!strings.Contains(got[logs.Yard], "bytes of output are missing here") {
 		t.Errorf("%d bytes of output, remarks %q", len(got[logs.Stdout]), got[logs.Yard])
 	}
+}
+
+// envOf is the environment of a rank whose set-up, if it has one, is in a directory.
+func envOf(base map[string]string, s rundir.Spec, setup string) []string {
+	rec := &rundir.Record{Spec: s}
+	if setup != "" {
+		rec.Setup = &rundir.SetupPlan{Dir: setup}
+	}
+
+	return environment(base, rec, "/data")
 }

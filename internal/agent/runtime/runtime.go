@@ -17,6 +17,7 @@ import (
 
 	"trainyard/internal/agent/runtime/cgroup"
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -66,6 +67,11 @@ type Options struct {
 	// CRIU and Python take snapshots; the defaults are those on PATH.
 	CRIU   string
 	Python string
+	// Users says as whom programs run, each walled off from the others; nil if they run as the agent does. It needs root.
+	Users *sandbox.Users
+	// MaxPIDs and MaxDisk limit the processes of a rank and what its folders may use of the disk; 0 for no limit.
+	MaxPIDs int
+	MaxDisk job.Bytes
 }
 
 // Runtime executes the ranks of this machine. Its methods may be called from several goroutines.
@@ -110,7 +116,7 @@ func New(opt Options) (*Runtime, error) {
 		return nil, err
 	}
 
-	for _, d := range []string{rundir.RunsDir, rundir.SetupsDir, rundir.CheckpointsDir} {
+	for _, d := range []string{rundir.RunsDir, rundir.SetupsDir, rundir.CheckpointsDir, rundir.CachesDir} {
 		if err := os.MkdirAll(filepath.Join(opt.Dir, d), 0o700); err != nil {
 			return nil, fmt.Errorf("create the data directory: %w", err)
 		}

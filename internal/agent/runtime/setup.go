@@ -8,20 +8,27 @@ import (
 	"path/filepath"
 
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/api"
 )
 
 // planSetup returns where the set-up of a launch is cached, nil if it has none.
-func planSetup(data string, l api.Launch, base map[string]string) (*rundir.SetupPlan, error) {
+func planSetup(data string, l api.Launch, base map[string]string, user *sandbox.User) (*rundir.SetupPlan, error) {
 	if l.Setup == "" {
 		return nil, nil
+	}
+
+	uid := 0
+	if user != nil {
+		uid = user.UID
 	}
 
 	// Maps are encoded in the order of their keys, so the text is deterministic.
 	text, err := json.Marshal(struct {
 		Owner, Setup, Files string
 		Base, Env           map[string]string
-	}{string(l.Owner), l.Setup, l.Workdir, base, l.Env})
+		UID                 int `json:",omitempty"`
+	}{string(l.Owner), l.Setup, l.Workdir, base, l.Env, uid})
 	if err != nil {
 		return nil, fmt.Errorf("plan the set-up: %w", err)
 	}

@@ -101,7 +101,7 @@ func TestSetupThatChangesNoFilesKeepsNoTree(t *testing.T) {
 		}
 	}
 
-	plan, err := planSetup(y.dir, l, y.base)
+	plan, err := planSetup(y.dir, l, y.base, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestARankThatASupervisorHasTakenIsNotStartedAgain(t *testing.T) {
 	y := newYard(t)
 	marks := filepath.Join(t.TempDir(), "marks")
 	s := y.spec(api.Launch{Setup: "echo x >> " + marks, Command: "true"})
-	plan, err := planSetup(y.dir, s.Launch, y.base)
+	plan, err := planSetup(y.dir, s.Launch, y.base, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestARankThatASupervisorHasTakenIsNotStartedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	check(t, y.end(s.Run), 0, "", job.CauseNodeLost, false, "the supervisor was killed")
+	check(t, y.end(s.Run), 0, "", job.CauseSupervisorLost, false, "the supervisor was killed")
 
 	if n := count(t, marks); n != 0 {
 		t.Errorf("it was started again, %d times", n)

@@ -19,7 +19,7 @@ func (r *Runtime) ProgressFile(run id.Run, n int) (string, error) {
 		return "", err
 	}
 
-	return filepath.Join(rk.dir, rundir.ProgressFile), nil
+	return rk.rec.Report(rk.dir, rundir.ProgressFile), nil
 }
 
 // MetricSources are the places where a rank's program leaves its metrics.
@@ -41,7 +41,7 @@ func (r *Runtime) MetricSources(run id.Run, n int) (MetricSources, error) {
 	return MetricSources{
 		Work:        filepath.Join(rk.dir, rundir.WorkDir),
 		Checkpoints: rk.rec.Checkpoints(r.dir),
-		Metrics:     filepath.Join(rk.dir, rundir.MetricsFile),
+		Metrics:     rk.rec.Report(rk.dir, rundir.MetricsFile),
 		Launch:      rk.rec.Launch,
 	}, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/agent/snapshot"
 	"trainyard/internal/atomicfile"
 	"trainyard/internal/diskspace"
@@ -134,13 +135,22 @@ func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 	runs := filepath.Join(r.dir, rundir.RunsDir)
 	rk := &rank{name: s.Name(), dir: filepath.Join(runs, s.Name())}
 
-	plan, err := planSetup(r.dir, s.Launch, r.base)
+	user, err := r.userOf(s.Launch)
 	if err != nil {
 		return nil, err
 	}
 
-	rk.rec = rundir.Record{Spec: s, Setup: plan, Limits: r.limits, Env: environment(r.base, s, r.dir, plan.OutputDir())}
-	rk.rec.Python = r.opt.Python
+	plan, err := planSetup(r.dir, s.Launch, r.base, user)
+	if err != nil {
+		return nil, err
+	}
+
+	rk.rec = rundir.Record{
+		Spec: s, Setup: plan, Limits: r.limits, Python: r.opt.Python, User: user, MaxPIDs: r.opt.MaxPIDs,
+		MaxDisk: r.opt.MaxDisk,
+	}
+	rk.rec.Env = environment(r.base, &rk.rec, r.dir)
+
 	if s.Launch.Snapshot {
 		if rk.rec.CRIU, err = snapshot.FindCRIU(r.opt.CRIU); err != nil {
 			return nil, fault.New(fault.Invalid, "no_snapshots", "this node takes no snapshots: %v", err)
@@ -155,6 +165,10 @@ func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 	}
 
 	err = fillRunDir(tmp, rk.rec)
+	if err == nil && user != nil {
+		err = r.makeCache(user)
+	}
+
 	if err == nil {
 		err = os.Rename(tmp, rk.dir)
 	}
@@ -174,6 +188,9 @@ func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 // fillRunDir writes the record last: it syncs the directory, and thereby the names of the others.
 func fillRunDir(dir string, rec rundir.Record) error {
 	if err := rundir.Reserve(dir); err != nil {
+		return err
+	}
+	if err := makeFolders(dir, rec.User); err != nil {
 		return err
 	}
 
@@ -304,6 +321,10 @@ func (r *Runtime) prepare(ctx context.Context, rk *rank) error {
 		if err := r.opt.Files(ctx, digest, work); err != nil {
 			return fmt.Errorf("fetch the files: %w", err)
 		}
+	}
+
+	if rk.rec.User != nil {
+		return sandbox.Own(work, rk.rec.User, nil)
 	}
 
 	return nil
@@ -452,7 +473,7 @@ func (r *Runtime) RequestSave(run id.Run, n, number int) error {
 		return nil
 	}
 
-	if err := rundir.RequestSave(rk.dir, number); err != nil {
+	if err := rundir.RequestSave(rk.rec.Requests(rk.dir), number); err != nil {
 		return fmt.Errorf("ask rank %s to save a checkpoint: %w", rk.name, err)
 	}
 

@@ -14,18 +14,21 @@ import (
 	"trainyard/internal/logs"
 )
 
+// stopTest is a way of stopping a program.
+type stopTest struct {
+	name   string
+	script string // writes to $READY when it may be stopped
+	grace  time.Duration
+	modes  []job.StopMode
+	code   int
+	signal string
+	reason string
+}
+
 func TestStop(t *testing.T) {
 	t.Parallel()
 	const deaf = "trap '' TERM; "
-	tests := []struct {
-		name   string
-		script string // writes to $READY when it may be stopped
-		grace  time.Duration
-		modes  []job.StopMode
-		code   int
-		signal string
-		reason string
-	}{
+	tests := []stopTest{
 		{"SIGTERM is obeyed", `trap 'echo saved; exit 9' TERM; echo > $READY; while :; do sleep 0.01; done`,
 			time.Minute, []job.StopMode{job.StopTerm}, 9, "", "stopped on request: exited after SIGTERM with exit code 9"},
 		{"SIGTERM kills who does not care", `echo > $READY; sleep 1000`,
@@ -49,10 +52,19 @@ func TestStop(t *testing.T) {
 			time.Minute, []job.StopMode{job.StopTerm}, 143, "SIGTERM", "exited after SIGTERM"},
 	}
 
+	inBothModes(t, func(t *testing.T, mode func(*Options)) {
+		t.Helper()
+		testStops(t, tests, mode)
+	})
+}
+
+func testStops(t *testing.T, tests []stopTest, mode func(*Options)) {
+	t.Helper()
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			y := newYard(t)
+			y := newYard(t, mode)
 			ready := pipe(t)
 			run := y.start(api.Launch{Command: tt.script, Env: map[string]string{"READY": ready}, Grace: job.Duration(tt.grace)})
 			receive(t, ready)

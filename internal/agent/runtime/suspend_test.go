@@ -93,40 +93,43 @@ func (y *yard) goesOn(run id.Run) {
 // TestAProgramIsSuspendedAndContinues also replaces the agent in each state: the supervisor knows.
 func TestAProgramIsSuspendedAndContinues(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
-	run := y.lends()
+	inBothModes(t, func(t *testing.T, mode func(*Options)) {
+		t.Helper()
+		y := newYard(t, mode)
+		run := y.lends()
 
-	for number := 1; number < 5; number += 2 {
-		if s := y.order(run, number); !s.On || s.Error != "" {
-			t.Fatalf("the suspension is %+v", s)
+		for number := 1; number < 5; number += 2 {
+			if s := y.order(run, number); !s.On || s.Error != "" {
+				t.Fatalf("the suspension is %+v", s)
+			}
+
+			y.still(run)
+			y.reopen()
+
+			if s, _ := y.Status(run, 0); s.State != job.RunRunning || !s.Suspension.On {
+				t.Fatalf("the next agent finds %+v", s)
+			}
+
+			y.order(run, number) // again changes nothing
+			y.still(run)
+
+			if s := y.order(run, number+1); s.On || s.Error != "" {
+				t.Fatalf("the suspension is %+v", s)
+			}
+
+			y.goesOn(run)
+			y.reopen()
+			y.goesOn(run)
 		}
 
-		y.still(run)
-		y.reopen()
-
-		if s, _ := y.Status(run, 0); s.State != job.RunRunning || !s.Suspension.On {
-			t.Fatalf("the next agent finds %+v", s)
+		if err := os.WriteFile(filepath.Join(y.runDir(run), rundir.WorkDir, "done"), nil, 0o600); err != nil {
+			t.Fatal(err)
 		}
 
-		y.order(run, number) // again changes nothing
-		y.still(run)
-
-		if s := y.order(run, number+1); s.On || s.Error != "" {
-			t.Fatalf("the suspension is %+v", s)
+		if st := y.end(run); st.ExitCode != 0 || st.Cause != job.CauseNone {
+			t.Errorf("it ended as %+v", st)
 		}
-
-		y.goesOn(run)
-		y.reopen()
-		y.goesOn(run)
-	}
-
-	if err := os.WriteFile(filepath.Join(y.runDir(run), rundir.WorkDir, "done"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-
-	if st := y.end(run); st.ExitCode != 0 || st.Cause != job.CauseNone {
-		t.Errorf("it ended as %+v", st)
-	}
+	})
 }
 
 func TestASuspendedProgramIsStopped(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"trainyard/internal/agent/sandbox"
 )
 
 // oldest is the first version of CRIU that is used. Version 3.17 fails on current kernels.
@@ -53,6 +55,14 @@ func restoreArgs(images string, pipes [2]string, fds [2]int) []string {
 	}
 
 	return args
+}
+
+// criuPath is where CRIU finds the programs that it calls, those of networks.
+const criuPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// criuCommand runs CRIU in a space.
+func criuCommand(path string, args []string) sandbox.Command {
+	return sandbox.Command{Path: path, Args: args, Env: []string{"PATH=" + criuPath}}
 }
 
 var versionLine = regexp.MustCompile(`(?m)^Version: (\d+)\.(\d+)(\S*)`)

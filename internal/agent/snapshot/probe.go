@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/fleet"
 )
 
@@ -22,6 +23,8 @@ type Probe struct {
 	CRIU string // name or path; default criu
 	CUDA CUDA
 	GPUs []fleet.GPU
+	// Isolated says that programs run as users of their own.
+	Isolated bool
 	// Root is "/" outside of tests.
 	Root string
 }
@@ -88,6 +91,12 @@ func (p Probe) process(ctx context.Context) (version string, err error) {
 	for _, name := range []string{"proc/self/ns/pid", "proc/self/ns/mnt", "proc/sys/kernel/ns_last_pid"} {
 		if _, err := os.Stat(p.path(name)); err != nil {
 			return "", fmt.Errorf("the kernel has no /%s", name)
+		}
+	}
+
+	if p.Isolated {
+		if err := sandbox.MaySave(); err != nil {
+			return "", err
 		}
 	}
 

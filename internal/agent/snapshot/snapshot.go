@@ -7,11 +7,9 @@
 //   - Dump a program into a directory with CRIU, and end it.
 //   - Restore a program from such a directory, on this machine or on another one of the same kind.
 //
-// A program that can be dumped runs in a Space: a pid namespace and a mount namespace of its own. CRIU restores
-// processes with the pids that they had, and in a new pid namespace these are always free. The mount namespace shows
-// the program its run directory at a path that is the same for every run on every machine. The first process of a
-// space is Init, the same binary with a hidden subcommand; it starts the program, runs CRIU beside it and reaps what
-// the program leaves.
+// A program that can be dumped runs in a Space (package sandbox). CRIU restores processes with the pids that they had,
+// and in a new pid namespace these are always free. The mount namespace shows the program its run directory at a path
+// that is the same for every run on every machine. CRIU runs beside the program, in its namespaces.
 //
 // The package decides nothing: the supervisor of a rank calls it.
 package snapshot

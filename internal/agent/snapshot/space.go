@@ -1,8 +1,8 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,222 +11,76 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
-	"trainyard/internal/agent/runtime/process"
+	"trainyard/internal/agent/sandbox"
 )
 
-// InitCommand is the hidden subcommand of the trainyard binary that runs Init.
-const InitCommand = "init-space"
-
 // Root is the directory below which a program sees the directories of its run, the same for every run on every machine.
-const Root = "/run/trainyard/job"
+const Root = sandbox.Root
 
-// Bind shows a directory of the machine to the program below Root.
-type Bind struct {
-	From string `json:"from"`
-	Name string `json:"name"` // below Root
-}
+// firstPID is below the pids of every program that can be dumped. What restores a program has smaller ones, so that
+// they never meet. It is where the kernel begins again after the largest pid.
+const firstPID = 300
 
 // Program is a program that can be dumped.
 type Program struct {
-	Path  string   `json:"path"`
-	Args  []string `json:"args"`
-	Env   []string `json:"env"`
-	Dir   string   `json:"dir"` // as the program sees it
-	Binds []Bind   `json:"binds"`
-	CRIU  string   `json:"criu"` // path of CRIU
+	sandbox.Program
+	CRIU string // path of CRIU
 }
-
-// StartProcess starts a process like syscall.ForkExec, and returns its pid and a channel with its end.
-type StartProcess func(path string, args []string, attr *syscall.ProcAttr) (int, <-chan syscall.WaitStatus, error)
 
 // Setting says where and how a space is made.
 type Setting struct {
-	Exe    string // the trainyard binary
-	Start  StartProcess
-	Attr   syscall.SysProcAttr // of its first process: the cgroup; namespaces and session are added
-	Env    []string            // of its first process, not of the program
-	Stdout *os.File            // into which the program writes; pipes
-	Stderr *os.File
-	CUDA   CUDA
-	GPU    bool // the program may use GPUs
+	sandbox.Setting
+	CUDA CUDA
+	GPU  bool // the program may use GPUs
+	// Drafts is a directory that only the agent's user can write to and in which dumps are written, seen by the program
+	// under the same path. A dump is written beside its place if it is left out.
+	Drafts string
 }
 
-// Space is a pid namespace and a mount namespace in which a program runs.
+// Space is a sandbox whose program can be dumped.
 type Space struct {
-	// PID is that of Init, seen from outside. All processes of the program descend from it, and the kernel ends them
-	// with it.
-	PID int
+	*sandbox.Space
 
-	cuda    CUDA
-	gpu     bool
-	criu    string
-	pipes   [2]string
-	conn    *os.File
-	ended   chan syscall.WaitStatus
-	replies chan reply
-
-	mu   sync.Mutex // one request at a time
-	root int        // pid of the program, in the namespace
+	view   sandbox.View
+	cuda   CUDA
+	gpu    bool
+	criu   string
+	pipes  [2]string
+	drafts string
 }
-
-// request is what a space is asked to do. The first one has the program.
-type request struct {
-	Program *Program `json:"program,omitempty"`
-	Image   string   `json:"image,omitempty"` // directory from which the program is restored, not started
-	Meta    *Meta    `json:"meta,omitempty"`  // of the image
-	Dump    string   `json:"dump,omitempty"`  // directory for CRIU's files
-	Kill    bool     `json:"kill,omitempty"`
-}
-
-// reply is the answer to a request, or the end of the program.
-type reply struct {
-	Error string `json:"error,omitempty"`
-	PID   int    `json:"pid,omitempty"`  // of the program, in the namespace
-	Last  int    `json:"last,omitempty"` // newest pid of the namespace
-	// Ended says that the program has ended, with Status.
-	Ended  bool   `json:"ended,omitempty"`
-	Status uint32 `json:"status,omitempty"`
-}
-
-// errSpaceGone says that Init has ended.
-var errSpaceGone = errors.New("the program and its namespaces are gone")
 
 // Start starts a program in a new space.
 func Start(s Setting, p Program) (*Space, error) {
-	space, err := open(s, p)
+	space, err := describe(s, p)
 	if err != nil {
 		return nil, err
 	}
 
-	if _, err := space.ask(request{Program: &p}); err != nil {
-		return nil, fmt.Errorf("start the program: %w", err)
+	p.FirstPID = firstPID
+
+	space.Space, err = sandbox.Start(s.Setting, p.Program)
+	if err != nil {
+		return nil, err
 	}
 
 	return space, nil
 }
 
-// open makes a space in which nothing runs yet.
-func open(s Setting, p Program) (*Space, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("make a socket: %w", err)
-	}
-
-	theirs := os.NewFile(uintptr(fds[1]), "space")
-	defer func() { _ = theirs.Close() }()
-
-	err = unix.SetNonblock(fds[0], true)
-	conn := os.NewFile(uintptr(fds[0]), "space")
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-
-	space := &Space{
-		cuda: s.CUDA, gpu: s.GPU, criu: p.CRIU, conn: conn,
-		ended: make(chan syscall.WaitStatus, 1), replies: make(chan reply, 1),
-	}
-
+// describe returns a space that is not made yet.
+func describe(s Setting, p Program) (*Space, error) {
+	space := &Space{cuda: s.CUDA, gpu: s.GPU, criu: p.CRIU, view: p.View, drafts: s.Drafts}
 	for i, f := range []*os.File{s.Stdout, s.Stderr} {
+		var err error
 		space.pipes[i], err = os.Readlink(filepath.Join("/proc/self/fd", strconv.Itoa(int(f.Fd()))))
 		if err != nil {
-			return nil, errors.Join(err, conn.Close())
+			return nil, err
 		}
 	}
-
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-
-	defer func() { _ = null.Close() }()
-
-	sys := s.Attr
-	sys.Cloneflags |= unix.CLONE_NEWPID | unix.CLONE_NEWNS
-	sys.Setsid = true
-	attr := &syscall.ProcAttr{
-		Dir: "/", Env: append([]string{"GOMAXPROCS=1"}, s.Env...), Sys: &sys,
-		Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), theirs.Fd(), s.Stdout.Fd(), s.Stderr.Fd()},
-	}
-
-	pid, exit, err := s.Start(s.Exe, []string{"trainyard", InitCommand}, attr)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("make the namespaces of the program: %w", err), conn.Close())
-	}
-
-	space.PID = pid
-	go space.receive(exit)
 
 	return space, nil
-}
-
-// receive passes on what Init says until it has ended.
-func (s *Space) receive(exit <-chan syscall.WaitStatus) {
-	reported := false
-	for dec := json.NewDecoder(s.conn); ; {
-		var r reply
-		if err := dec.Decode(&r); err != nil {
-			break // Init has ended
-		}
-
-		if r.Ended {
-			reported = true
-			s.ended <- syscall.WaitStatus(r.Status)
-			continue
-		}
-
-		s.replies <- r
-	}
-
-	close(s.replies)
-
-	if status := <-exit; !reported {
-		s.ended <- status
-	}
-}
-
-// Ended returns a channel with the end of the program. Processes that it left behind may still run.
-func (s *Space) Ended() <-chan syscall.WaitStatus { return s.ended }
-
-// ask sends a request and waits for the answer.
-func (s *Space) ask(r request) (reply, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	if err := json.NewEncoder(s.conn).Encode(r); err != nil {
-		return reply{}, errors.Join(errSpaceGone, err)
-	}
-
-	got, ok := <-s.replies
-	switch {
-	case !ok:
-		return reply{}, errSpaceGone
-	case got.Error != "":
-		return reply{}, errors.New(got.Error)
-	}
-
-	if got.PID != 0 {
-		s.root = got.PID
-	}
-
-	return got, nil
-}
-
-// Close ends the connection with Init. The program runs on.
-func (s *Space) Close() error { return s.conn.Close() }
-
-// Processes lists the processes of the program.
-func (s *Space) Processes() ([]process.Process, error) {
-	all, err := process.All()
-	if err != nil {
-		return nil, err
-	}
-
-	return process.Descendants(all, map[int]bool{s.PID: true}), nil
 }
 
 // users returns the processes of the program that may use CUDA.
@@ -254,7 +108,7 @@ type Kept struct {
 // on, and nothing is left of the directory. Meta has what the caller knows of the machine.
 func (s *Space) Dump(ctx context.Context, dir string, kept Kept, m Meta) (err error) {
 	// A name that begins with a dot is not taken for a checkpoint.
-	partial := filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+".partial")
+	partial := filepath.Join(cmp.Or(s.drafts, filepath.Dir(dir)), "."+filepath.Base(dir)+".partial")
 	if err := os.RemoveAll(partial); err != nil {
 		return fmt.Errorf("dump the program: %w", err)
 	}
@@ -272,7 +126,7 @@ func (s *Space) Dump(ctx context.Context, dir string, kept Kept, m Meta) (err er
 		return errors.Join(fmt.Errorf("dump the program: %w", err), s.thaw(resume, suspended), os.RemoveAll(partial))
 	}
 
-	if _, err := s.ask(request{Kill: true}); err != nil && !errors.Is(err, errSpaceGone) {
+	if err := s.Kill(); err != nil {
 		return fmt.Errorf("end the dumped program: %w", err)
 	}
 
@@ -303,12 +157,18 @@ func (s *Space) freeze(ctx context.Context, partial string, m *Meta) (suspended 
 		m.CUDA = append(m.CUDA, inside)
 	}
 
-	got, err := s.ask(request{Dump: filepath.Join(partial, ImagesDir)})
+	images := filepath.Join(partial, ImagesDir)
+	root := s.Root()
+
+	got, err := s.Run(criuCommand(s.criu, dumpArgs(s.view.Inside(images), root)))
 	if err != nil {
 		return suspended, err
 	}
+	if got.Code != 0 {
+		return suspended, criuFailed("dump", images, dumpLog, got.Code)
+	}
 
-	m.LastPID, m.Root, m.Pipes, m.Version = got.Last, s.root, s.pipes, version
+	m.LastPID, m.Root, m.Pipes, m.Version = got.LastPID, root, s.pipes, version
 	m.CRIU, err = criuVersion(ctx, s.cuda.Command, s.criu)
 
 	return suspended, err
@@ -334,7 +194,18 @@ func (s *Space) complete(partial, dir string, kept Kept, m Meta) error {
 		return err
 	}
 
-	return os.Rename(partial, dir)
+	err := os.Rename(partial, dir)
+	if !errors.Is(err, unix.EXDEV) {
+		return err
+	}
+
+	// A checkpoint directory on another file system: the program is stopped, so nobody can interfere.
+	beside := filepath.Join(filepath.Dir(dir), filepath.Base(partial))
+	if err := errors.Join(os.RemoveAll(beside), os.CopyFS(beside, os.DirFS(partial))); err != nil {
+		return errors.Join(err, os.RemoveAll(beside))
+	}
+
+	return errors.Join(os.Rename(beside, dir), os.RemoveAll(partial))
 }
 
 // Unpack puts the files of a snapshot back before Restore. They replace what is there.
@@ -353,16 +224,28 @@ func Restore(ctx context.Context, s Setting, p Program, image string) (*Space, e
 		}
 	}
 
-	space, err := open(s, p)
+	space, err := describe(s, p)
 	if err != nil {
 		return nil, err
 	}
 
-	if _, err = space.ask(request{Program: &p, Image: filepath.Join(image, ImagesDir), Meta: &m}); err == nil {
-		err = space.resumeGPU(ctx, m)
+	images := filepath.Join(image, ImagesDir)
+	args := restoreArgs(p.View.Inside(images), m.Pipes, [2]int{sandbox.StdoutFD, sandbox.StderrFD})
+	p.FirstPID = firstPID
+
+	var got sandbox.Result
+	space.Space, got, err = sandbox.Continue(s.Setting, p.Program, sandbox.Continuation{
+		Command: criuCommand(p.CRIU, args), PID: m.Root, LastPID: m.LastPID,
+	})
+	if err == nil && got.Code != 0 {
+		err = criuFailed("restore", images, restoreLog, got.Code)
 	}
 
 	if err != nil {
+		return nil, fmt.Errorf("restore the program: %w", err)
+	}
+
+	if err := space.resumeGPU(ctx, m); err != nil {
 		kill := unix.Kill(space.PID, unix.SIGKILL)
 		return nil, errors.Join(fmt.Errorf("restore the program: %w", err), kill, space.Close())
 	}

@@ -18,14 +18,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/agent/snapshot"
 	"trainyard/internal/clock"
 )
 
 // TestMain makes the test binary the first process of the spaces under test, as main does.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == snapshot.InitCommand {
-		os.Exit(snapshot.Init(os.Stderr))
+	if len(os.Args) == 2 && os.Args[1] == sandbox.InitCommand {
+		os.Exit(sandbox.Init(os.Stderr))
 	}
 
 	os.Exit(m.Run())
@@ -96,10 +97,14 @@ func (s *stage) kept() snapshot.Kept {
 }
 
 func (s *stage) program(args ...string) snapshot.Program {
-	return snapshot.Program{
+	return snapshot.Program{CRIU: s.criu, Program: sandbox.Program{
 		Path: args[0], Args: args, Env: []string{"PATH=/usr/bin:/bin", "PYTHONUNBUFFERED=1", "OMP_NUM_THREADS=2"},
-		Dir: filepath.Join(snapshot.Root, "run", "work"), Binds: []snapshot.Bind{{From: s.dir, Name: "run"}}, CRIU: s.criu,
-	}
+		Dir: filepath.Join(snapshot.Root, "run", "work"), View: s.view(),
+	}}
+}
+
+func (s *stage) view() sandbox.View {
+	return sandbox.View{Mounts: []sandbox.Mount{{From: s.dir, To: filepath.Join(snapshot.Root, "run")}}}
 }
 
 // play runs make with a new pair of pipes, and reads what the program writes.
@@ -125,7 +130,9 @@ func (s *stage) try(begin func(snapshot.Setting) (*snapshot.Space, error)) (*act
 		s.t.Fatal(err)
 	}
 
-	space, err := begin(snapshot.Setting{Exe: "/proc/self/exe", Start: startProcess, Stdout: outW, Stderr: errW})
+	space, err := begin(snapshot.Setting{Setting: sandbox.Setting{
+		Exe: "/proc/self/exe", Start: startProcess, Stdout: outW, Stderr: errW,
+	}})
 	for _, f := range []*os.File{outW, errW} {
 		if cerr := f.Close(); cerr != nil {
 			s.t.Error(cerr)
@@ -294,7 +301,7 @@ type restored struct {
 func (s *stage) restored(program snapshot.Program, image string) restored {
 	s.t.Helper()
 	next := newStage(s.t, s.criu)
-	program.Binds = []snapshot.Bind{{From: next.dir, Name: "run"}}
+	program.View = next.view()
 	if err := snapshot.Unpack(image, next.kept()); err != nil {
 		s.t.Fatal(err)
 	}

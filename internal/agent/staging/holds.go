@@ -93,6 +93,24 @@ func (c *Cache) Drop(rank string) error {
 	return nil
 }
 
+// Visible lists the directories of the cache that a rank uses: its view and the datasets that it shows.
+func (c *Cache) Visible(rank string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	h := c.holds[rank]
+	if h == nil {
+		return nil
+	}
+
+	dirs := []string{filepath.Join(c.opt.Dir, viewsDir, h.View)}
+	for _, key := range h.Keys {
+		dirs = append(dirs, filepath.Join(c.opt.Dir, key))
+	}
+
+	return dirs
+}
+
 // KeepOnly drops the holds of all ranks for which live is false.
 func (c *Cache) KeepOnly(live func(rank string) bool) error {
 	c.mu.Lock()

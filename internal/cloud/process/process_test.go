@@ -42,8 +42,9 @@ func TestTheAgentIsToldWhatTheOfferSays(t *testing.T) {
 		return err == nil
 	})
 
-	if got, want := read(t, filepath.Join(dir, "args")), "agent join https://127.0.0.1:1 --config "+dir+"/agent.json\n"; got != want {
-		t.Errorf("started with %q, want %q", got, want)
+	args := "agent join https://127.0.0.1:1 --config " + dir + "/agent.json --isolation none\n"
+	if got := read(t, filepath.Join(dir, "args")); got != args {
+		t.Errorf("started with %q, want %q", got, args)
 	}
 
 	var got map[string]string

@@ -247,7 +247,8 @@ func (b *box) deadline() cloud.Deadline {
 
 // boot starts the agent. A failure counts as temporary and is retried.
 func (b *box) boot(ctx context.Context, now cloud.Moment) {
-	args := []string{"agent", "join", b.Server, "--config", filepath.Join(b.dir, agentFile)}
+	// The machine is this one: its jobs run as the server does, whose files they need.
+	args := []string{"agent", "join", b.Server, "--config", filepath.Join(b.dir, agentFile), "--isolation", "none"}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), b.Program, args...)
 	cmd.Dir = b.dir
 	cmd.Stdout = os.Stdout

@@ -23,6 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/agent/snapshot"
 )
 
@@ -30,8 +31,8 @@ import (
 var training string
 
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == snapshot.InitCommand {
-		os.Exit(snapshot.Init(os.Stderr))
+	if len(os.Args) == 2 && os.Args[1] == sandbox.InitCommand {
+		os.Exit(sandbox.Init(os.Stderr))
 	}
 
 	if err := measure(context.Background(), os.Stdout); err != nil {
@@ -265,15 +266,16 @@ func (b bench) begin(
 		return nil, err
 	}
 
+	at := filepath.Join(snapshot.Root, "run")
 	space, err := how(snapshot.Setting{
-		Exe: "/proc/self/exe", Start: start, Stdout: outW, Stderr: errW,
-		CUDA: snapshot.CUDA{Python: b.python}, GPU: b.gpu,
-	}, snapshot.Program{
+		Setting: sandbox.Setting{Exe: "/proc/self/exe", Start: start, Stdout: outW, Stderr: errW},
+		CUDA:    snapshot.CUDA{Python: b.python}, GPU: b.gpu,
+	}, snapshot.Program{CRIU: b.criu, Program: sandbox.Program{
 		Path: b.python,
 		Args: []string{b.python, "-c", training, strconv.Itoa(b.steps), strconv.FormatFloat(gib, 'g', -1, 64)},
-		Env:  append(os.Environ(), "CUBLAS_WORKSPACE_CONFIG=:4096:8"), Dir: filepath.Join(snapshot.Root, "run"),
-		Binds: []snapshot.Bind{{From: run, Name: "run"}}, CRIU: b.criu,
-	})
+		Env:  append(os.Environ(), "CUBLAS_WORKSPACE_CONFIG=:4096:8"), Dir: at,
+		View: sandbox.View{Mounts: []sandbox.Mount{{From: run, To: at}}},
+	}})
 	if err := errors.Join(err, outW.Close(), errW.Close()); err != nil {
 		return nil, err
 	}

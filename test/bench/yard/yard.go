@@ -234,15 +234,16 @@ func (y *Yard) JoinToken(ctx context.Context, uses int) (string, error) {
 	return token.Text, nil
 }
 
-// RunAgent makes this machine a node of the yard and returns when the yard knows it.
-func (y *Yard) RunAgent(ctx context.Context) error {
+// RunAgent makes this machine a node of the yard and returns when the yard knows it. Isolation is the agent's setting.
+func (y *Yard) RunAgent(ctx context.Context, isolation string) error {
 	token, err := y.JoinToken(ctx, 1)
 	if err != nil {
 		return err
 	}
 
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), y.opts.Binary, "agent", "join", y.url,
-		"--token", token, "--data", filepath.Join(y.dir, "node"), "--name", "bench", "--log-level", "warn")
+		"--token", token, "--data", filepath.Join(y.dir, "node"), "--name", "bench", "--log-level", "warn",
+		"--isolation", isolation)
 	if err := y.daemons.Start("agent", cmd); err != nil {
 		return err
 	}

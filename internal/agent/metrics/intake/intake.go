@@ -158,6 +158,9 @@ func (i *Intake) listen(ctx context.Context) (net.Listener, error) {
 // name is how a rank is called in addresses.
 func name(run id.Run, rank int) string { return string(run) + "." + strconv.Itoa(rank) }
 
+// TokenFileVar is the variable with the path of the file with the token of a rank.
+const TokenFileVar = "KUBEFLOW_TRAINER_SERVER_TOKEN"
+
 // Env makes room for a rank and returns the variables by which its program finds the intake. With
 // mlflow its MLflow client is pointed here too.
 func (i *Intake) Env(r id.Run, rank int, mlflow bool) (map[string]string, error) {
@@ -167,8 +170,13 @@ func (i *Intake) Env(r id.Run, rank int, mlflow bool) (map[string]string, error)
 		return nil, fmt.Errorf("create the metrics folder of %s: %w", n, err)
 	}
 
-	token := i.token(n)
-	if err := atomicfile.Write(filepath.Join(dir, tokenFile), []byte(token), atomicfile.SingleWriter()); err != nil {
+	token, path := i.token(n), filepath.Join(dir, tokenFile)
+	if err := atomicfile.Write(path, []byte(token), atomicfile.SingleWriter()); err != nil {
+		return nil, err
+	}
+
+	// A program that runs as another user reads it. It is shown the file; the directory is closed to everybody else.
+	if err := os.Chmod(path, 0o644); err != nil { //nolint:gosec // see above
 		return nil, err
 	}
 
@@ -177,8 +185,8 @@ func (i *Intake) Env(r id.Run, rank int, mlflow bool) (map[string]string, error)
 		"TRAINYARD_METRICS_URL":   base + "/metrics",
 		"TRAINYARD_METRICS_TOKEN": token,
 		// Hugging Face's Trainer sends its status if it finds these.
-		"KUBEFLOW_TRAINER_SERVER_URL":   base + "/status",
-		"KUBEFLOW_TRAINER_SERVER_TOKEN": filepath.Join(dir, tokenFile),
+		"KUBEFLOW_TRAINER_SERVER_URL": base + "/status",
+		TokenFileVar:                  path,
 	}
 
 	if mlflow {

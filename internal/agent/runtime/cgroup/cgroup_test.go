@@ -11,7 +11,8 @@ import (
 func TestLimitsOfTheNewKindOfCgroup(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for _, name := range []string{"memory.max", "memory.swap.max", "memory.oom.group", "cpu.weight"} {
+	names := []string{"memory.max", "memory.swap.max", "memory.oom.group", "cpu.weight", "io.weight", "pids.max"}
+	for _, name := range names {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -22,12 +23,12 @@ func TestLimitsOfTheNewKindOfCgroup(t *testing.T) {
 	}
 
 	g := &Group{V2: true, Memory: dir}
-	if err := g.limitV2(4<<30, 1500); err != nil {
+	if err := g.limitV2(Limits{Memory: 4 << 30, CPUs: 1500, PIDs: 99}); err != nil {
 		t.Fatal(err)
 	}
 
 	got := map[string]string{}
-	for _, name := range []string{"memory.max", "memory.swap.max", "memory.oom.group", "cpu.weight"} {
+	for _, name := range names {
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
@@ -41,6 +42,8 @@ func TestLimitsOfTheNewKindOfCgroup(t *testing.T) {
 		"memory.swap.max":  "0",
 		"memory.oom.group": "1",
 		"cpu.weight":       "150",
+		"io.weight":        "150",
+		"pids.max":         "99",
 	}
 
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -51,7 +54,7 @@ func TestLimitsOfTheNewKindOfCgroup(t *testing.T) {
 		t.Errorf("kills = %d", n)
 	}
 
-	if err := (&Group{V2: true, Memory: filepath.Join(dir, "none")}).limitV2(1, 1); err == nil {
+	if err := (&Group{V2: true, Memory: filepath.Join(dir, "none")}).limitV2(Limits{Memory: 1, CPUs: 1}); err == nil {
 		t.Error("limits of a cgroup that is not there were set")
 	}
 }
@@ -61,6 +64,8 @@ func TestWhereCgroupsAre(t *testing.T) {
 	const hybrid = `25 1 0:22 / /sys/fs/cgroup rw - tmpfs tmpfs rw
 30 25 0:26 / /sys/fs/cgroup/memory rw shared:5 - cgroup cgroup rw,memory
 31 25 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+33 25 0:29 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids
+34 25 0:30 / /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio
 32 25 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
 `
 
@@ -69,8 +74,9 @@ func TestWhereCgroupsAre(t *testing.T) {
 		name, mounts, own string
 		want              mounted
 	}{
-		{"both kinds", hybrid, "4:memory:/agents/a\n2:cpu,cpuacct:/\n0::/x\n",
-			mounted{v2: "/sys/fs/cgroup/unified", memory: "/sys/fs/cgroup/memory/agents/a", cpu: "/sys/fs/cgroup/cpu,cpuacct"}},
+		{"both kinds", hybrid, "4:memory:/agents/a\n2:cpu,cpuacct:/\n3:pids:/p\n0::/x\n",
+			mounted{v2: "/sys/fs/cgroup/unified", memory: "/sys/fs/cgroup/memory/agents/a", cpu: "/sys/fs/cgroup/cpu,cpuacct",
+				pids: "/sys/fs/cgroup/pids/p", io: "/sys/fs/cgroup/blkio"}},
 		{"in a container", container, "4:memory:/docker/abc\n", mounted{memory: "/sys/fs/cgroup/memory"}},
 		{"none", "1 0 8:1 / / rw - ext4 /dev/sda rw\nodd line\n", "", mounted{}},
 	}

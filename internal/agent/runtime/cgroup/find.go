@@ -1,7 +1,7 @@
 // Package cgroup limits the resources of the processes of a run.
 //
 // It supports both versions of the kernel's control groups: v2, and v1 with its separate trees for
-// memory and CPU. Every run has its own group under a common parent. Where groups cannot be
+// memory, CPU, processes and I/O. Every run has its own group under a common parent. Where groups cannot be
 // created, Find says why in a sentence and runs continue without limits. Package runtime calls it.
 // It moves only the processes that it is given, and changes only groups that it created.
 package cgroup
@@ -24,6 +24,8 @@ type Place struct {
 	V2     bool   `json:"v2,omitempty"`
 	Memory string `json:"memory,omitempty"` // parent directory; with v2 for all controllers
 	CPU    string `json:"cpu,omitempty"`    // v1 only; "" if that controller is not available
+	PIDs   string `json:"pids,omitempty"`   // likewise
+	IO     string `json:"io,omitempty"`     // likewise
 }
 
 // Usable reports whether limits can be enforced at all.
@@ -65,7 +67,7 @@ func Find() (Place, error) {
 // mounted is where the controllers are mounted. For v1 it is the cgroup of this process, so that
 // ranks stay within the limits of the agent; for v2 it is the root, because a cgroup with processes
 // of its own cannot have limited children.
-type mounted struct{ v2, memory, cpu string }
+type mounted struct{ v2, memory, cpu, pids, io string }
 
 func parseMounts(mountinfo, own string) mounted {
 	path := map[string]string{}
@@ -106,6 +108,10 @@ func parseMounts(mountinfo, own string) mounted {
 			m.memory = at("memory")
 		case right[0] == "cgroup" && m.cpu == "" && slices.Contains(options, "cpu"):
 			m.cpu = at("cpu")
+		case right[0] == "cgroup" && m.pids == "" && slices.Contains(options, "pids"):
+			m.pids = at("pids")
+		case right[0] == "cgroup" && m.io == "" && slices.Contains(options, "blkio"):
+			m.io = at("blkio")
 		}
 	}
 
@@ -118,10 +124,17 @@ func makeParentV1(m mounted) (Place, error) {
 		return Place{}, fmt.Errorf("limits are not enforced: cannot create a cgroup: %w", err)
 	}
 
-	if m.cpu != "" {
-		cpu := filepath.Join(m.cpu, parentName)
-		if tryCgroup(cpu) == nil { // a memory limit alone is still useful
-			c.CPU = cpu
+	for _, more := range []struct {
+		at string
+		to *string
+	}{{m.cpu, &c.CPU}, {m.pids, &c.PIDs}, {m.io, &c.IO}} {
+		if more.at == "" {
+			continue
+		}
+
+		parent := filepath.Join(more.at, parentName)
+		if tryCgroup(parent) == nil { // a memory limit alone is still useful
+			*more.to = parent
 		}
 	}
 
@@ -136,6 +149,10 @@ func makeParentV2(root string) (Place, error) {
 		}
 		if err := setKnob(dir, "cgroup.subtree_control", "+memory +cpu"); err != nil {
 			return Place{}, fmt.Errorf("limits are not enforced: cannot enable the cgroup controllers: %w", err)
+		}
+
+		for _, more := range []string{"+pids", "+io"} { // the others are useful without
+			_ = setKnob(dir, "cgroup.subtree_control", more)
 		}
 	}
 

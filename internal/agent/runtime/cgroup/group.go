@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,22 +24,35 @@ type Group struct {
 	V2     bool   `json:"v2,omitempty"`
 	Memory string `json:"memory"`
 	CPU    string `json:"cpu,omitempty"`
+	PIDs   string `json:"pids,omitempty"`
+	IO     string `json:"io,omitempty"`
 	// Limit is the memory limit in bytes, 0 for none.
 	Limit job.Bytes `json:"limit,omitempty"`
 }
 
-// Create creates a cgroup with these limits. CPUs are a share, not a cap: a run may use CPUs that
-// are idle.
-func (c Place) Create(name string, memory job.Bytes, cpus job.CPUs) (*Group, error) {
-	g := &Group{V2: c.V2, Memory: filepath.Join(c.Memory, name), Limit: memory}
-	if err := mkdir(g.Memory); err != nil {
-		return nil, err
+// Limits are those of one rank. CPUs are a share, not a cap: a run may use CPUs that are idle, and its share of the
+// disks' time follows them. Zero is no limit.
+type Limits struct {
+	Memory job.Bytes
+	CPUs   job.CPUs
+	PIDs   int
+}
+
+// Create creates a cgroup with these limits.
+func (c Place) Create(name string, l Limits) (*Group, error) {
+	g := &Group{V2: c.V2, Memory: filepath.Join(c.Memory, name), Limit: l.Memory}
+	for _, more := range []struct {
+		parent string
+		to     *string
+	}{{c.CPU, &g.CPU}, {c.PIDs, &g.PIDs}, {c.IO, &g.IO}} {
+		if more.parent != "" {
+			*more.to = filepath.Join(more.parent, name)
+		}
 	}
 
-	if c.CPU != "" {
-		g.CPU = filepath.Join(c.CPU, name)
-		if err := mkdir(g.CPU); err != nil {
-			return nil, errors.Join(err, os.Remove(g.Memory))
+	for _, dir := range g.dirs() {
+		if err := mkdir(dir); err != nil {
+			return nil, errors.Join(err, g.Remove())
 		}
 	}
 
@@ -47,16 +61,21 @@ func (c Place) Create(name string, memory job.Bytes, cpus job.CPUs) (*Group, err
 		set = g.limitV2
 	}
 
-	if err := set(memory, cpus); err != nil {
+	if err := set(l); err != nil {
 		return nil, errors.Join(err, g.Remove())
 	}
 
 	return g, nil
 }
 
-func (g *Group) limitV1(memory job.Bytes, cpus job.CPUs) error {
-	if memory > 0 {
-		bytes := strconv.FormatInt(int64(memory), 10)
+// dirs lists the directories of the group, one for each controller that has its own tree.
+func (g *Group) dirs() []string {
+	return slices.DeleteFunc([]string{g.Memory, g.CPU, g.PIDs, g.IO}, func(dir string) bool { return dir == "" })
+}
+
+func (g *Group) limitV1(l Limits) error {
+	if l.Memory > 0 {
+		bytes := strconv.FormatInt(int64(l.Memory), 10)
 		if err := setKnob(g.Memory, "memory.limit_in_bytes", bytes); err != nil {
 			return err
 		}
@@ -68,30 +87,58 @@ func (g *Group) limitV1(memory job.Bytes, cpus job.CPUs) error {
 		}
 	}
 
-	if cpus > 0 && g.CPU != "" {
-		shares := min(max(int64(cpus)*1024/1000, 2), 262144)
+	if l.PIDs > 0 && g.PIDs != "" {
+		if err := setKnob(g.PIDs, "pids.max", strconv.Itoa(l.PIDs)); err != nil {
+			return err
+		}
+	}
+
+	if l.CPUs > 0 && g.IO != "" {
+		weight := strconv.FormatInt(min(max(int64(l.CPUs)/10, 1), 1000), 10)
+		if err := setIfThere(g.IO, "blkio.bfq.weight", weight); err != nil {
+			return err
+		}
+	}
+
+	if l.CPUs > 0 && g.CPU != "" {
+		shares := min(max(int64(l.CPUs)*1024/1000, 2), 262144)
 		return setKnob(g.CPU, "cpu.shares", strconv.FormatInt(shares, 10))
 	}
 
 	return nil
 }
 
-func (g *Group) limitV2(memory job.Bytes, cpus job.CPUs) error {
-	if memory > 0 {
-		if err := setKnob(g.Memory, "memory.max", strconv.FormatInt(int64(memory), 10)); err != nil {
+// setIfThere writes a control file that not every kernel has.
+func setIfThere(dir, name, value string) error {
+	if err := setKnob(dir, name, value); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+
+	return nil
+}
+
+func (g *Group) limitV2(l Limits) error {
+	if l.Memory > 0 {
+		if err := setKnob(g.Memory, "memory.max", strconv.FormatInt(int64(l.Memory), 10)); err != nil {
 			return err
 		}
 
 		for name, value := range map[string]string{"memory.swap.max": "0", "memory.oom.group": "1"} {
-			if err := setKnob(g.Memory, name, value); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := setIfThere(g.Memory, name, value); err != nil {
 				return err
 			}
 		}
 	}
 
-	if cpus > 0 {
-		weight := min(max(int64(cpus)/10, 1), 10000)
-		return setKnob(g.Memory, "cpu.weight", strconv.FormatInt(weight, 10))
+	if l.PIDs > 0 {
+		if err := setIfThere(g.Memory, "pids.max", strconv.Itoa(l.PIDs)); err != nil {
+			return err
+		}
+	}
+
+	if l.CPUs > 0 {
+		weight := strconv.FormatInt(min(max(int64(l.CPUs)/10, 1), 10000), 10)
+		return errors.Join(setKnob(g.Memory, "cpu.weight", weight), setIfThere(g.Memory, "io.weight", weight))
 	}
 
 	return nil
@@ -125,11 +172,7 @@ func (g *Group) SetLimit(memory job.Bytes) error {
 
 // Add moves processes into the cgroup. It is not an error if a process has ended.
 func (g *Group) Add(pids []int) error {
-	for _, dir := range []string{g.Memory, g.CPU} {
-		if dir == "" {
-			continue
-		}
-
+	for _, dir := range g.dirs() {
 		for _, pid := range pids {
 			err := setKnob(dir, "cgroup.procs", strconv.Itoa(pid))
 			if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.EINVAL) {
@@ -193,11 +236,7 @@ func (g *Group) Remove() error {
 	}
 
 	var errs []error
-	for _, dir := range []string{g.Memory, g.CPU} {
-		if dir == "" {
-			continue
-		}
-
+	for _, dir := range g.dirs() {
 		err := os.Remove(dir)
 		for try := 0; errors.Is(err, unix.EBUSY) && try < 20; try++ {
 			clock.Sleep(context.Background(), time.Duration(try)*time.Millisecond)

@@ -125,6 +125,14 @@ func Descendants(procs []Process, roots map[int]bool) []Process {
 	return found
 }
 
+// Own reports whether a process runs as the user of this one.
+func Own(pid int) bool {
+	var st unix.Stat_t
+	err := unix.Stat("/proc/"+strconv.Itoa(pid), &st)
+
+	return err == nil && int(st.Uid) == os.Geteuid()
+}
+
 // HasEnv reports whether a process was started with this entry in its environment.
 func HasEnv(pid int, entry string) bool {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")

@@ -18,6 +18,9 @@
 //	    progress.json        TRAINYARD_PROGRESS; progress that the program reports
 //	    metrics.jsonl        TRAINYARD_METRICS_FILE; metrics that the SDK writes
 //	    work/                the working directory
+//	    home/ tmp/ report/ requests/ drafts/   if the program runs as a user of its own; report/ has
+//	                         progress.json and metrics.jsonl then, and requests/ save-request
+//	<data>/caches/<uid>      XDG_CACHE_HOME of such programs
 //	<data>/checkpoints/<job> TRAINYARD_CHECKPOINT_DIR, kept from run to run, unless it is on a shared file system
 //	<data>/checkpoint-owners/<job>  the UID of the job whose checkpoints they are
 //	<data>/setups/<key>/     a cached set-up

@@ -17,6 +17,7 @@ const (
 	SetAsideDir      = "set-aside"
 	ContactLeaseFile = "lease"
 	EventsPipe       = "events"
+	CachesDir        = "caches" // of programs such as pip, one for each user whose jobs run isolated
 	// CheckpointOwnersDir has a file for each job with checkpoints: its UID.
 	CheckpointOwnersDir = "checkpoint-owners"
 )
@@ -41,6 +42,16 @@ const (
 	WorkDir       = "work"
 	ProgressFile  = "progress.json"
 	MetricsFile   = "metrics.jsonl"
+)
+
+// Names inside the run directory of a rank whose program runs as a user of its own. The first three, and WorkDir,
+// belong to that user.
+const (
+	HomeDir     = "home"
+	TmpDir      = "tmp"      // the program's /tmp
+	ReportDir   = "report"   // has ProgressFile and MetricsFile
+	RequestsDir = "requests" // has SaveFile; the program only reads it
+	DraftsDir   = "drafts"   // of snapshots; closed to the program
 )
 
 // Hidden subcommands of the trainyard binary.

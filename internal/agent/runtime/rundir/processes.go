@@ -19,6 +19,9 @@ type Processes struct {
 	Root    int           // the supervisor, all of whose descendants belong to the rank; 0 if it is gone
 	Session int           // session of the program, for when the supervisor is gone; 0 if unknown
 	Since   uint64        // start of the program: an older process in Session got a reused id
+	// Isolated says that the program cannot leave its namespaces. What its user writes into an environment counts for
+	// nothing then: it may be the name of somebody else's run.
+	Isolated bool
 }
 
 // Find lists the rank's processes. With deep it also reads the environment of every
@@ -45,7 +48,7 @@ func (q Processes) Find(deep bool) ([]process.Process, error) {
 		}
 
 		ours := inGroup[p.PID] || q.Session != 0 && p.Session == q.Session && p.Started >= q.Since
-		if ours || deep && process.HasEnv(p.PID, mark) {
+		if ours || deep && (!q.Isolated || process.Own(p.PID)) && process.HasEnv(p.PID, mark) {
 			roots[p.PID] = true
 			found = append(found, p)
 		}

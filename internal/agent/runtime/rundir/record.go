@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"trainyard/internal/agent/runtime/cgroup"
+	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/api"
 	"trainyard/internal/atomicfile"
 	"trainyard/internal/clock"
@@ -36,6 +37,8 @@ type Spec struct {
 	ExtraEnv map[string]string `json:"extra_env,omitempty"`
 	// CheckpointDir is the checkpoint directory if it is on a shared file system.
 	CheckpointDir string `json:"checkpoint_dir,omitempty"`
+	// Visible are files and directories in the data directory that the program may read.
+	Visible []string `json:"visible,omitempty"`
 }
 
 // Checkpoints returns the checkpoint directory of the rank, given the data directory of the agent.
@@ -73,6 +76,29 @@ type Record struct {
 	// CRIU and Python are the programs with which snapshots are taken, CRIU only if the launch asks for them.
 	CRIU   string `json:"criu,omitempty"`
 	Python string `json:"python,omitempty"`
+	// User is whom the program runs as, walled off from others; nil if it runs as the agent does.
+	User *sandbox.User `json:"user,omitempty"`
+	// MaxPIDs and MaxDisk limit the processes of the rank and what its folders may use of the disk; 0 for no limit.
+	MaxPIDs int       `json:"max_pids,omitempty"`
+	MaxDisk job.Bytes `json:"max_disk,omitempty"`
+}
+
+// Report returns the path of a file by which the program reports, given the run directory.
+func (r *Record) Report(dir, name string) string {
+	if r.User != nil {
+		return filepath.Join(dir, ReportDir, name)
+	}
+
+	return filepath.Join(dir, name)
+}
+
+// Requests returns the directory in which the program finds requests, given the run directory.
+func (r *Record) Requests(dir string) string {
+	if r.User != nil {
+		return filepath.Join(dir, RequestsDir)
+	}
+
+	return dir
 }
 
 // Status is the progress of a rank.
@@ -124,10 +150,24 @@ type State struct {
 	// PID and Begun together identify one process.
 	Begun uint64        `json:"begun,omitempty"`
 	Group *cgroup.Group `json:"group,omitempty"`
+	// Isolated says that the program runs in namespaces of its own, as a user of its own.
+	Isolated bool `json:"isolated,omitempty"`
+	// Boot names the start of the machine at which the supervisor began.
+	Boot string `json:"boot,omitempty"`
 	// Mended says that the log was completed after the death of its supervisor, and LogKept how much of it
 	// the supervisor had written. After a power cut the server may have more.
 	Mended  bool  `json:"mended,omitempty"`
 	LogKept int64 `json:"log_kept,omitempty"`
+}
+
+// Boot names the present start of the machine, "" if the kernel does not say.
+func Boot() string {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+
+	return strings.TrimSpace(string(text))
 }
 
 // End records the end of a rank in its state.

@@ -8,13 +8,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"trainyard/internal/atomicfile"
 )
 
 // RequestSave asks the program of a rank to save a checkpoint. Programs that use the Python SDK do; others do not look.
 // Requests are numbered from 1, and a program sees that there was a new one however rarely it looks. A number that is
-// not greater than the last one changes nothing. The caller makes one request at a time.
+// not greater than the last one changes nothing. The caller makes one request at a time. The directory is that of
+// Record.Requests.
 func RequestSave(dir string, number int) error {
 	path := filepath.Join(dir, SaveFile)
 
@@ -23,7 +22,13 @@ func RequestSave(dir string, number int) error {
 		return err
 	}
 
-	return atomicfile.Write(path, []byte(strconv.Itoa(number)), atomicfile.SingleWriter(), atomicfile.Volatile())
+	// The program may run as another user, who must be able to read it.
+	temp := path + ".new"
+	if err := os.WriteFile(temp, []byte(strconv.Itoa(number)), 0o644); err != nil { //nolint:gosec // see above
+		return err
+	}
+
+	return os.Rename(temp, path)
 }
 
 // readSave returns the number of the last request, 0 if there was none.

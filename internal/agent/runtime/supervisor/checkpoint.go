@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/agent/snapshot"
 )
 
@@ -20,12 +21,25 @@ func (s *supervisor) checkpoints() string {
 // linkCheckpoints creates the checkpoint directory and, if the job names one in its working
 // directory, puts a link to it there. Uploaded files at that path are moved into it, unless an
 // earlier run left a file of the same name.
-func (s *supervisor) linkCheckpoints() (err error) {
+func (s *supervisor) linkCheckpoints() error {
 	kept := s.checkpoints()
 	if err := os.MkdirAll(kept, 0o700); err != nil {
 		return err
 	}
 
+	if err := s.linkFolder(kept); err != nil || s.rec.User == nil {
+		return err
+	}
+
+	// Snapshots stay the agent's: the program must not change what CRIU restores.
+	return sandbox.Own(kept, s.rec.User, func(name string) bool {
+		_, err := os.Lstat(filepath.Join(kept, name, snapshot.Marker))
+		return err == nil
+	})
+}
+
+// linkFolder puts the link into the working directory.
+func (s *supervisor) linkFolder(kept string) (err error) {
 	name := s.rec.Launch.Checkpoint
 	if name == "" {
 		return nil
@@ -44,7 +58,7 @@ func (s *supervisor) linkCheckpoints() (err error) {
 
 	defer func() { err = errors.Join(err, root.Close()) }()
 
-	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+	if err := s.makeParents(root, filepath.Dir(name)); err != nil {
 		return err
 	}
 
@@ -72,6 +86,21 @@ func (s *supervisor) linkCheckpoints() (err error) {
 	}
 
 	return root.Symlink(link, name)
+}
+
+// makeParents makes the directory of the link, and those on the way to it, for the program.
+func (s *supervisor) makeParents(root *os.Root, dir string) error {
+	if err := root.MkdirAll(dir, 0o755); err != nil || s.rec.User == nil {
+		return err
+	}
+
+	for ; dir != "."; dir = filepath.Dir(dir) {
+		if err := root.Lchown(dir, s.rec.User.UID, s.rec.User.GID); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // moveUploaded moves uploaded files from the checkpoint path in the working directory to the

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -98,7 +97,7 @@ func (r *memoryReport) needed() job.Bytes {
 // memoryReport returns the newest report of the SDK that the program has run out of memory.
 func (s *supervisor) memoryReport() (r memoryReport, found bool) {
 	// What a program makes of its file is up to it: it may be a pipe that nobody writes.
-	f, err := os.OpenFile(filepath.Join(s.dir, rundir.MetricsFile), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := os.OpenFile(s.rec.Report(s.dir, rundir.MetricsFile), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, false
 	}

@@ -14,6 +14,7 @@ import (
 
 	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/agent/snapshot"
 	"trainyard/internal/clock"
 	"trainyard/internal/job"
@@ -29,7 +30,8 @@ type script struct {
 	exit    <-chan syscall.WaitStatus
 	pumping sync.WaitGroup
 	pipes   []*os.File      // reading ends
-	space   *snapshot.Space // in which it runs; nil if snapshots are not to be taken
+	space   *sandbox.Space  // in which it runs; nil if it runs as the supervisor does
+	saver   *snapshot.Space // the same, if snapshots of it can be taken
 }
 
 // runScript runs a script until it ends by itself or an order stops it. It returns when none of its
@@ -39,7 +41,7 @@ func (s *supervisor) runScript(text string, during job.RunState) (result, error)
 
 	// Taken before the launch: what the script writes at once must not look older than the script.
 	begun := s.clk.Now()
-	p, err := s.launch(text, s.rec.Launch.Snapshot && during == job.RunRunning)
+	p, err := s.launch(text, during)
 	if err != nil {
 		return result{}, err
 	}
@@ -150,7 +152,7 @@ func (s *supervisor) halt(p *script, r *result) {
 	grace := s.stop.grace(s.rec.Launch.Grace)
 	able := s.wake()
 
-	if s.stop.mode == job.StopDump && p.space != nil {
+	if s.stop.mode == job.StopDump && p.saver != nil {
 		begin := s.clk.Now()
 		r.saved = s.dump(p, grace)
 		grace = max(grace-s.clk.Now().Sub(begin), 0)
@@ -169,9 +171,8 @@ func (s *supervisor) halt(p *script, r *result) {
 	r.forced = s.stopProcesses(grace)
 }
 
-// launch starts a script in the working directory, in its own session, and with saveable so that snapshots of it can be
-// taken.
-func (s *supervisor) launch(text string, saveable bool) (*script, error) {
+// launch starts a script in the working directory, in its own session, for a rank that will be in state during.
+func (s *supervisor) launch(text string, during job.RunState) (*script, error) {
 	shell, err := findShell()
 	if err != nil {
 		return nil, err
@@ -215,8 +216,8 @@ func (s *supervisor) launch(text string, saveable bool) (*script, error) {
 	s.out.resetTail()
 	p := &script{pipes: []*os.File{outR, errR}}
 	args := []string{filepath.Base(shell), "-e", "-c", text}
-	if saveable {
-		err = s.enterSpace(p, snapshot.Program{Path: shell, Args: args}, *attr.Sys, [2]*os.File{outW, errW})
+	if s.saveable(during) || s.rec.User != nil {
+		err = s.enterSpace(p, sandbox.Program{Path: shell, Args: args}, *attr.Sys, [2]*os.File{outW, errW}, during)
 	} else if p.pid, p.exit, err = s.kids.start(shell, args, attr); err != nil {
 		err = fmt.Errorf("start %s in %s: %w", shell, attr.Dir, err)
 	}

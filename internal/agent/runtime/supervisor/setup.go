@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/job"
 )
 
@@ -111,7 +112,11 @@ func (s *supervisor) reuse(made rundir.SetupResult) error {
 		return err
 	}
 
-	return copyTree(filepath.Join(s.rec.Setup.Dir, rundir.SetupTreeName), work)
+	if err := copyTree(filepath.Join(s.rec.Setup.Dir, rundir.SetupTreeName), work); err != nil || s.rec.User == nil {
+		return err
+	}
+
+	return sandbox.Own(work, s.rec.User, nil)
 }
 
 // makeSetup runs the set-up and caches its result if it succeeds.
@@ -123,7 +128,7 @@ func (s *supervisor) makeSetup() (rundir.Ending, bool, error) {
 	if err := errors.Join(rundir.RemoveTree(plan.OutputDir()), rundir.RemoveTree(kept)); err != nil {
 		return rundir.Ending{}, false, err
 	}
-	if err := os.Mkdir(plan.OutputDir(), 0o700); err != nil {
+	if err := s.makeOutputDir(); err != nil {
 		return rundir.Ending{}, false, err
 	}
 
@@ -162,5 +167,21 @@ func (s *supervisor) makeSetup() (rundir.Ending, bool, error) {
 		}
 	}
 
+	if s.rec.User != nil {
+		if err := sandbox.Seal(plan.OutputDir(), s.rec.User); err != nil {
+			return rundir.Ending{}, false, err
+		}
+	}
+
 	return rundir.Ending{}, true, rundir.WriteJSON(filepath.Join(plan.Dir, rundir.SetupResultFile), made, true)
+}
+
+// makeOutputDir makes the directory that is given to the set-up.
+func (s *supervisor) makeOutputDir() error {
+	dir := s.rec.Setup.OutputDir()
+	if s.rec.User != nil {
+		return sandbox.MakeFolder(dir, s.rec.User)
+	}
+
+	return os.Mkdir(dir, 0o700)
 }

@@ -2,7 +2,9 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,23 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/agent/snapshot"
 	"trainyard/internal/job"
 )
 
-// Names under which a program that is saved by snapshots sees its directories, below snapshot.Root.
-const (
-	runBind        = "run"
-	checkpointBind = "checkpoint"
-)
-
-// binds are the directories of the machine that the program sees in the same place in every run.
-func (s *supervisor) binds() []snapshot.Bind {
-	return []snapshot.Bind{{From: s.dir, Name: runBind}, {From: s.checkpoints(), Name: checkpointBind}}
-}
-
 // kept are the files of the run directory that are saved with the program.
 func (s *supervisor) kept() snapshot.Kept {
+	if s.rec.User != nil {
+		return snapshot.Kept{
+			Dir: s.dir, Names: []string{rundir.WorkDir, rundir.ReportDir, rundir.HomeDir, rundir.TmpDir},
+		}
+	}
+
 	return snapshot.Kept{Dir: s.dir, Names: []string{rundir.WorkDir, rundir.ProgressFile, rundir.MetricsFile}}
 }
 
@@ -50,7 +48,27 @@ func (s *supervisor) unpackSnapshot() error {
 		return nil
 	}
 
-	return snapshot.Unpack(image, s.kept())
+	kept := s.kept()
+	if s.rec.User == nil {
+		return snapshot.Unpack(image, kept)
+	}
+
+	// CRIU does with the rights of the agent what an image says, so it must be one that only an agent could write.
+	if err := sandbox.CheckOwn(image); err != nil {
+		return err
+	}
+	if err := snapshot.Unpack(image, kept); err != nil {
+		return err
+	}
+
+	for _, name := range kept.Names {
+		err := sandbox.Own(filepath.Join(s.dir, name), s.rec.User, nil)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // notRestored is the ending of a run that cannot continue its snapshot.
@@ -63,24 +81,44 @@ func (s *supervisor) notRestored(err error) rundir.Ending {
 	}
 }
 
-// enterSpace starts the program in namespaces of its own, or continues it there from its snapshot.
-func (s *supervisor) enterSpace(p *script, program snapshot.Program, attr syscall.SysProcAttr, out [2]*os.File) error {
-	program.Binds, program.CRIU = s.binds(), s.rec.CRIU
-	program.Env = visible(s.rec.Env, program.Binds)
-	program.Dir = filepath.Join(snapshot.Root, runBind, rundir.WorkDir)
+// saveable reports whether snapshots can be taken of the script that runs in a state of the rank.
+func (s *supervisor) saveable(during job.RunState) bool {
+	return s.rec.Launch.Snapshot && during == job.RunRunning
+}
 
-	setting := snapshot.Setting{
-		Exe: "/proc/self/exe", Start: s.kids.start, Attr: attr, Stdout: out[0], Stderr: out[1],
-		Env:  []string{rundir.RankDirVar + "=" + s.dir}, // so that it is found if this process is killed
-		CUDA: snapshot.CUDA{Python: s.rec.Python, Command: s.kids.command}, GPU: len(s.rec.Spec.DeviceNames()) > 0,
+// enterSpace starts a script in namespaces of its own, or continues the program there from its snapshot.
+func (s *supervisor) enterSpace(
+	p *script, program sandbox.Program, attr syscall.SysProcAttr, out [2]*os.File, during job.RunState,
+) error {
+	view, err := s.view(during)
+	if err != nil {
+		return err
 	}
 
-	var err error
-	if image := s.restoredFrom(); image == "" {
-		p.space, err = snapshot.Start(setting, program)
+	program.View, program.User, program.Env = view, s.rec.User, visible(s.rec.Env, view)
+	program.Dir = view.Inside(filepath.Join(s.dir, rundir.WorkDir))
+
+	setting := sandbox.Setting{
+		Exe: "/proc/self/exe", Start: s.kids.start, Attr: attr, Stdout: out[0], Stderr: out[1],
+		Env: []string{rundir.RankDirVar + "=" + s.dir}, // so that it is found if this process is killed
+	}
+
+	if user := s.rec.User; user != nil {
+		if s.group == nil || !s.group.V2 {
+			program.MaxProcesses = limitProcesses * s.rec.MaxPIDs
+		}
+
+		for _, pipe := range out { // a program may open /dev/stdout, which its user must be allowed to
+			if err := pipe.Chown(user.UID, user.GID); err != nil {
+				return fmt.Errorf("give the output of the program to %s: %w", user, err)
+			}
+		}
+	}
+
+	if s.saveable(during) {
+		err = s.enterSaveable(p, setting, program)
 	} else {
-		s.out.remark("continuing the program from snapshot %s", s.rec.Launch.Restore.Checkpoint)
-		p.space, err = snapshot.Restore(context.Background(), setting, program, image)
+		p.space, err = sandbox.Start(setting, program)
 	}
 
 	if err != nil {
@@ -93,18 +131,45 @@ func (s *supervisor) enterSpace(p *script, program snapshot.Program, attr syscal
 	return nil
 }
 
+// enterSaveable is enterSpace for a program of which snapshots can be taken.
+func (s *supervisor) enterSaveable(p *script, inner sandbox.Setting, program sandbox.Program) (err error) {
+	setting := snapshot.Setting{
+		Setting: inner, GPU: len(s.rec.Spec.DeviceNames()) > 0,
+		CUDA: snapshot.CUDA{Python: s.rec.Python, Command: s.kids.command},
+	}
+
+	if s.rec.User != nil {
+		setting.Drafts = filepath.Join(s.dir, rundir.DraftsDir)
+	}
+
+	saved := snapshot.Program{Program: program, CRIU: s.rec.CRIU}
+	if image := s.restoredFrom(); image == "" {
+		p.saver, err = snapshot.Start(setting, saved)
+	} else {
+		s.out.remark("continuing the program from snapshot %s", s.rec.Launch.Restore.Checkpoint)
+		p.saver, err = snapshot.Restore(context.Background(), setting, saved, image)
+	}
+
+	if err != nil {
+		return err
+	}
+
+	p.space = p.saver.Space
+
+	return nil
+}
+
+// limitProcesses is how many times what one run may have all runs of a user may have together on a machine without v2
+// cgroups. A v1 cgroup is joined only after the start, because that can take the kernel long; until then, and where there
+// is none, this bounds how fast a program can fork.
+const limitProcesses = 4
+
 // visible returns an environment in which directories have the names under which the program sees them.
-func visible(env []string, binds []snapshot.Bind) []string {
+func visible(env []string, view sandbox.View) []string {
 	out := make([]string, len(env))
 	for i, text := range env {
 		name, value, _ := strings.Cut(text, "=")
-		for _, b := range binds {
-			if rest, ok := strings.CutPrefix(value, b.From); ok && (rest == "" || rest[0] == '/') {
-				value = filepath.Join(snapshot.Root, b.Name) + rest
-			}
-		}
-
-		out[i] = name + "=" + value
+		out[i] = name + "=" + view.Inside(value)
 	}
 
 	return out
@@ -128,7 +193,7 @@ func (s *supervisor) dump(p *script, grace time.Duration) bool {
 
 	image := filepath.Join(s.checkpoints(), "snapshot-"+strconv.Itoa(s.rec.Epoch))
 	done := make(chan error, 1)
-	go func() { done <- p.space.Dump(context.Background(), image, s.kept(), meta) }()
+	go func() { done <- p.saver.Dump(context.Background(), image, s.kept(), meta) }()
 
 	for deadline := s.clk.Now().Add(grace); ; {
 		select {

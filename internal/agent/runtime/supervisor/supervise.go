@@ -26,6 +26,12 @@
 // Set-up and command are run by bash -e (sh -e where there is no bash), so that a script
 // of several lines stops at the first that fails. Standard input is empty.
 //
+// # Users
+//
+// A rank with a user runs its scripts in a sandbox (package sandbox): as that user, without privileges, in namespaces of
+// their own and with a view of the run's own folders. The supervisor keeps its rights, and whatever it does in folders
+// of the program it does while no process of the program is left, or by paths that the program cannot change.
+//
 // # A full disk
 //
 // The program keeps running. Output that cannot be written is counted, and a remark in
@@ -117,7 +123,7 @@ func supervise(ctx context.Context, dir string, log *slog.Logger) error {
 		return err
 	}
 
-	s.state.Status = rundir.NewStatus(s.rec.Spec)
+	s.state.Status, s.state.Isolated, s.state.Boot = rundir.NewStatus(s.rec.Spec), s.rec.User != nil, rundir.Boot()
 	s.kids, err = newChildren(ctx)
 	if err != nil {
 		return err
@@ -129,6 +135,10 @@ func supervise(ctx context.Context, dir string, log *slog.Logger) error {
 	}
 	if err := s.receiveOrders(ctx); err != nil {
 		return err
+	}
+
+	if s.rec.MaxDisk > 0 {
+		go s.watchDisk(ctx)
 	}
 
 	s.limit()
@@ -155,7 +165,9 @@ func (s *supervisor) limit() {
 		return
 	}
 
-	g, err := s.rec.Limits.Create(rundir.GroupName(s.dir), s.rec.Launch.Memory, s.rec.Launch.CPUs)
+	g, err := s.rec.Limits.Create(rundir.GroupName(s.dir), cgroup.Limits{
+		Memory: s.rec.Launch.Memory, CPUs: s.rec.Launch.CPUs, PIDs: s.rec.MaxPIDs,
+	})
 	if err != nil {
 		s.logError(err)
 		s.out.remark("the limits of this run are not enforced: %v", err)
@@ -263,7 +275,7 @@ func (s *supervisor) stopProcesses(grace time.Duration) (killed bool) {
 // sent until nothing is left. An order to kill ends the grace period at once. It reports whether any process had to
 // be killed. It calls signalled after each round of signals.
 func (s *supervisor) terminateAndKill(grace time.Duration, signalled func()) (killed bool) {
-	q := rundir.Processes{Dir: s.dir, Group: s.group, Root: os.Getpid()}
+	q := s.processes()
 	if s.gone(q) {
 		return false
 	}
@@ -302,6 +314,11 @@ func (s *supervisor) terminateAndKill(grace time.Duration, signalled func()) (ki
 	}
 
 	return killed
+}
+
+// processes identifies the processes of the rank.
+func (s *supervisor) processes() rundir.Processes {
+	return rundir.Processes{Dir: s.dir, Group: s.group, Root: os.Getpid(), Isolated: s.rec.User != nil}
 }
 
 // gone reports whether no process of the run is left.

@@ -3,7 +3,6 @@ package supervisor
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -34,8 +33,7 @@ func (s *supervisor) requestedSuspension() (order, bool) {
 
 // program lists the processes of the program.
 func (s *supervisor) program() ([]process.Process, error) {
-	q := rundir.Processes{Dir: s.dir, Group: s.group, Root: os.Getpid()}
-	procs, err := q.Find(true)
+	procs, err := s.processes().Find(true)
 
 	return slices.DeleteFunc(procs, func(p process.Process) bool { return p.PID == s.spaceInit }), err
 }

@@ -109,7 +109,8 @@ func setModeAndTime(path string, info fs.FileInfo) error {
 		return err
 	}
 
-	return os.Chmod(path, info.Mode().Perm()|info.Mode()&(fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky))
+	// Not setuid or setgid: the copy belongs to another user than the file.
+	return os.Chmod(path, info.Mode().Perm()|info.Mode()&fs.ModeSticky)
 }
 
 func copyFile(from, to string, info fs.FileInfo) (err error) {

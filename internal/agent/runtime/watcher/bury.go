@@ -42,10 +42,28 @@ func (g *Grave) Bury(ctx context.Context) error {
 		g.Log.Warn("cannot remove a cgroup", "rank", filepath.Base(g.Dir), "error", err)
 	}
 
-	return g.End(ctx, rundir.Ending{
+	return g.End(ctx, g.ending())
+}
+
+// ending says how the rank ended. A program that is not isolated can have killed its supervisor, and one that was in no
+// cgroup may have hidden processes from us.
+func (g *Grave) ending() rundir.Ending {
+	e := rundir.Ending{
 		Cause:  job.CauseNodeLost,
 		Reason: "the supervisor was killed, so all processes of the rank were ended",
-	})
+	}
+
+	if g.State.Isolated || g.State.Boot == "" || g.State.Boot != rundir.Boot() {
+		return e
+	}
+
+	e.Cause = job.CauseSupervisorLost
+	if g.State.Group == nil {
+		e.Reason = "the supervisor was killed and all processes of the rank that were found were ended; it may have left " +
+			"processes, because nothing isolates jobs on this node and they are not in a cgroup"
+	}
+
+	return e
 }
 
 // End records the end of the rank. The caller holds the rank's lock.
@@ -59,7 +77,9 @@ func (g *Grave) End(ctx context.Context, e rundir.Ending) error {
 
 // endProcesses ends the processes with SIGTERM and soon afterwards SIGKILL, until none is left.
 func (g *Grave) endProcesses(ctx context.Context) error {
-	q := rundir.Processes{Dir: g.Dir, Group: g.State.Group, Session: g.State.PID, Since: g.State.Begun}
+	q := rundir.Processes{
+		Dir: g.Dir, Group: g.State.Group, Session: g.State.PID, Since: g.State.Begun, Isolated: g.State.Isolated,
+	}
 	sig, wait := unix.SIGTERM, time.Millisecond
 	for {
 		n, err := q.Signal(sig, true)

@@ -190,7 +190,9 @@ func (w *watcher) kill() {
 		w.log.Error("cannot read the state of the rank", "error", err)
 	}
 
-	q := rundir.Processes{Dir: w.dir, Group: st.Group, Session: st.PID, Since: st.Begun}
+	q := rundir.Processes{
+		Dir: w.dir, Group: st.Group, Session: st.PID, Since: st.Begun, Isolated: st.Isolated,
+	}
 	if w.supervisor.Exists() {
 		q.Root = w.supervisor.PID
 	}

@@ -1,4 +1,4 @@
-package snapshot
+package sandbox
 
 import (
 	"encoding/json"
@@ -8,7 +8,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
-	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,16 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Descriptors with which Init is started.
+// Descriptors with which Init is started. Those of the output are also those of a Continuation.
 const (
 	connFD   = 3
-	stdoutFD = 4
-	stderrFD = 5
+	StdoutFD = 4
+	StderrFD = 5
 )
-
-// firstPID is below the pids of every program in a space. What restores a program has smaller ones, so that they
-// never meet. It is where the kernel begins again after the largest pid.
-const firstPID = 300
 
 const lastPIDFile = "/proc/sys/kernel/ns_last_pid"
 
@@ -39,7 +35,7 @@ type initProcess struct {
 	status   syscall.WaitStatus
 	ended    bool
 	reported bool // the end
-	dumping  bool // the end is reported after the dump
+	busy     bool // a command runs; the end is reported after it
 	waiting  map[int]chan syscall.WaitStatus
 	born     sync.Once
 	children chan struct{} // closed when there is a child
@@ -79,16 +75,21 @@ func Init(stderr io.Writer) int {
 		p.reap()
 	}()
 
-	err := p.begin(first)
-	_ = unix.Close(stdoutFD) // the program has them now; the pipes end with it
-	_ = unix.Close(stderrFD)
+	code, err := p.begin(first)
+	_ = unix.Close(StdoutFD) // the program has them now; the pipes end with it
+	_ = unix.Close(StderrFD)
 
 	if err != nil {
 		p.reply(reply{Error: err.Error()})
 		return 1
 	}
 
-	p.reply(reply{PID: p.pid})
+	p.reply(reply{PID: p.pid, Code: code})
+
+	if code != 0 {
+		return 1
+	}
+
 	p.reportEnd()
 
 	go p.serve(requests)
@@ -97,96 +98,104 @@ func Init(stderr io.Writer) int {
 	return 0
 }
 
-// begin makes the space and starts or restores the program.
-func (p *initProcess) begin(first request) error {
-	if err := mountAll(p.program.Binds); err != nil {
-		return err
+// begin makes the view of the program and starts it, or lets a command continue it. It returns the exit code of the
+// command.
+func (p *initProcess) begin(first request) (int, error) {
+	if err := mountAll(p.program.View, p.program.User); err != nil {
+		return 0, err
 	}
 
-	if first.Image != "" {
-		return p.restore(first)
+	if first.Continue != nil {
+		return p.resume(first.Continue)
 	}
 
-	if err := setLastPID(firstPID - 1); err != nil {
-		return err
+	if n := p.program.FirstPID; n > 0 {
+		if err := setLastPID(n - 1); err != nil {
+			return 0, err
+		}
+	}
+
+	if n := p.program.MaxProcesses; n > 0 { // of this process, which may have as many as it likes, and of its children
+		limit := &unix.Rlimit{Cur: uint64(n), Max: uint64(n)}
+		if err := unix.Setrlimit(unix.RLIMIT_NPROC, limit); err != nil {
+			return 0, fmt.Errorf("limit the processes of the program: %w", err)
+		}
 	}
 
 	// Opened here, because CRIU looks for its mount in this namespace.
 	null, err := os.Open(os.DevNull)
 	if err != nil {
-		return err
+		return 0, err
 	}
 
 	defer func() { _ = null.Close() }()
 
 	attr := &syscall.ProcAttr{
-		Dir: p.program.Dir, Env: p.program.Env, Files: []uintptr{null.Fd(), stdoutFD, stderrFD},
+		Dir: p.program.Dir, Env: p.program.Env, Files: []uintptr{null.Fd(), StdoutFD, StderrFD},
 		Sys: &syscall.SysProcAttr{Setsid: true},
 	}
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	p.pid, err = syscall.ForkExec(p.program.Path, p.program.Args, attr)
+	p.pid, err = forkExec(p.program.Path, p.program.Args, attr, p.program.User)
 	if err != nil {
-		return fmt.Errorf("start %s in %s: %w", p.program.Path, p.program.Dir, err)
+		return 0, fmt.Errorf("start %s in %s: %w", p.program.Path, p.program.Dir, err)
 	}
 
 	p.born.Do(func() { close(p.children) })
 
-	return nil
+	return 0, nil
 }
 
-// mountAll gives the space its own view of processes, and the program the directories of its run.
-func mountAll(binds []Bind) error {
-	// Mounts of the machine still appear here, those made here do not appear outside.
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return fmt.Errorf("separate the mounts: %w", err)
-	}
-	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return fmt.Errorf("mount /proc: %w", err)
-	}
-	if err := os.MkdirAll(Root, 0o755); err != nil { //nolint:gosec // programs of other users see it
-		return err
-	}
-	if err := unix.Mount("trainyard", Root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=64k"); err != nil {
-		return fmt.Errorf("mount %s: %w", Root, err)
+// forkExec starts a process with the rights of a user, or with those of this process if it is nil.
+func forkExec(path string, args []string, attr *syscall.ProcAttr, user *User) (pid int, err error) {
+	if user == nil {
+		return syscall.ForkExec(path, args, attr)
 	}
 
-	for _, b := range binds {
-		at := filepath.Join(Root, b.Name)
-		if err := os.MkdirAll(at, 0o755); err != nil { //nolint:gosec // likewise
-			return err
-		}
-		if err := unix.Mount(b.From, at, "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("show %s as %s: %w", b.From, at, err)
-		}
+	groups := make([]uint32, len(user.Groups))
+	for i, g := range user.Groups {
+		groups[i] = uint32(g) //nolint:gosec // ids are checked where they are made
 	}
 
-	return nil
+	//nolint:gosec // likewise
+	attr.Sys.Credential = &syscall.Credential{Uid: uint32(user.UID), Gid: uint32(user.GID), Groups: groups}
+
+	done := make(chan struct{})
+
+	// What confine sets belongs to the thread, and the child inherits it from there. The thread ends with the goroutine,
+	// because it stays locked to it.
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+
+		if err = confine(); err == nil {
+			pid, err = syscall.ForkExec(path, args, attr)
+		}
+	}()
+
+	<-done
+
+	return pid, err
 }
 
-// restore lets CRIU make the processes of the program, as children of this process.
-func (p *initProcess) restore(first request) error {
-	images := first.Image
-
+// resume lets a command make the processes of the program, as children of this process.
+func (p *initProcess) resume(c *Continuation) (int, error) {
 	p.mu.Lock()
-	p.pid = first.Meta.Root // from now on, since it may end before CRIU has
+	p.pid = c.PID // from now on, since it may end before the command has
 	p.mu.Unlock()
 
-	status, err := p.runCRIU(restoreArgs(images, first.Meta.Pipes, [2]int{stdoutFD, stderrFD}), stdoutFD, stderrFD)
-	if err != nil {
-		return err
-	}
-	if !status.Exited() || status.ExitStatus() != 0 {
-		return criuFailed("restore", images, restoreLog, status.ExitStatus())
+	code, err := p.run(c.Command, StdoutFD, StderrFD)
+	if err != nil || code != 0 {
+		return code, err
 	}
 
-	return setLastPID(max(first.Meta.LastPID, firstPID-1))
+	return 0, setLastPID(max(c.LastPID, p.program.FirstPID-1))
 }
 
-// runCRIU runs CRIU to its end, with some more descriptors.
-func (p *initProcess) runCRIU(args []string, more ...uintptr) (syscall.WaitStatus, error) {
+// run runs a command to its end, with some more descriptors, and returns its exit code.
+func (p *initProcess) run(c Command, more ...uintptr) (int, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return 0, err
@@ -195,13 +204,13 @@ func (p *initProcess) runCRIU(args []string, more ...uintptr) (syscall.WaitStatu
 	defer func() { _ = null.Close() }()
 
 	files := append([]uintptr{null.Fd(), null.Fd(), null.Fd(), null.Fd()}, more...)
-	attr := &syscall.ProcAttr{Dir: "/", Env: []string{"PATH=" + criuPath}, Files: files}
+	attr := &syscall.ProcAttr{Dir: "/", Env: c.Env, Files: files}
 
 	p.mu.Lock()
-	pid, err := syscall.ForkExec(p.program.CRIU, append([]string{"criu"}, args...), attr)
+	pid, err := syscall.ForkExec(c.Path, append([]string{c.Path}, c.Args...), attr)
 	if err != nil {
 		p.mu.Unlock()
-		return 0, fmt.Errorf("start %s: %w", p.program.CRIU, err)
+		return 0, fmt.Errorf("start %s: %w", c.Path, err)
 	}
 
 	exit := make(chan syscall.WaitStatus, 1)
@@ -209,11 +218,8 @@ func (p *initProcess) runCRIU(args []string, more ...uintptr) (syscall.WaitStatu
 	p.born.Do(func() { close(p.children) })
 	p.mu.Unlock()
 
-	return <-exit, nil
+	return (<-exit).ExitStatus(), nil
 }
-
-// criuPath is where CRIU finds the programs that it calls, those of networks.
-const criuPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // reap waits for every process of the space until none is left.
 func (p *initProcess) reap() {
@@ -242,10 +248,10 @@ func (p *initProcess) reap() {
 	}
 }
 
-// reportEnd tells the supervisor that the program has ended, once, and not in the middle of a dump.
+// reportEnd tells the supervisor that the program has ended, once, and not while a command runs.
 func (p *initProcess) reportEnd() {
 	p.mu.Lock()
-	due := p.ended && !p.reported && !p.dumping
+	due := p.ended && !p.reported && !p.busy
 	p.reported = p.reported || due
 	p.mu.Unlock()
 
@@ -271,8 +277,8 @@ func (p *initProcess) serve(requests *json.Decoder) {
 		}
 
 		switch {
-		case r.Dump != "":
-			p.dump(r.Dump)
+		case r.Run != nil:
+			p.runBeside(*r.Run)
 		case r.Kill:
 			p.kill()
 		default:
@@ -281,11 +287,11 @@ func (p *initProcess) serve(requests *json.Decoder) {
 	}
 }
 
-// dump lets CRIU save the program and leave it stopped.
-func (p *initProcess) dump(images string) {
+// runBeside runs a command while the program is there.
+func (p *initProcess) runBeside(c Command) {
 	p.mu.Lock()
 	ended := p.ended
-	p.dumping = !ended
+	p.busy = !ended
 	p.mu.Unlock()
 
 	if ended {
@@ -293,24 +299,21 @@ func (p *initProcess) dump(images string) {
 		return
 	}
 
-	status, err := p.runCRIU(dumpArgs(images, p.pid))
-	if err == nil && (!status.Exited() || status.ExitStatus() != 0) {
-		err = criuFailed("dump", images, dumpLog, status.ExitStatus())
-	}
+	var answer reply
+	code, err := p.run(c)
+	answer.Code = code
 
-	last := 0
 	if err == nil {
-		last, err = readLastPID()
+		answer.Last, err = readLastPID()
 	}
 
-	answer := reply{Last: last}
 	if err != nil {
 		answer = reply{Error: err.Error()}
 	}
 
 	p.reply(answer)
 	p.mu.Lock()
-	p.dumping = false
+	p.busy = false
 	p.mu.Unlock()
 	p.reportEnd()
 }

@@ -1,0 +1,229 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"trainyard/internal/agent/runtime/process"
+)
+
+// InitCommand is the hidden subcommand of the trainyard binary that runs Init.
+const InitCommand = "init-space"
+
+// StartProcess starts a process like syscall.ForkExec, and returns its pid and a channel with its end.
+type StartProcess func(path string, args []string, attr *syscall.ProcAttr) (int, <-chan syscall.WaitStatus, error)
+
+// Setting says where and how a space is made.
+type Setting struct {
+	Exe    string // the trainyard binary
+	Start  StartProcess
+	Attr   syscall.SysProcAttr // of its first process: the cgroup; namespaces and session are added
+	Env    []string            // of its first process, not of the program
+	Stdout *os.File            // into which the program writes; pipes
+	Stderr *os.File
+}
+
+// Space is the set of namespaces in which a program runs.
+type Space struct {
+	// PID is that of Init, seen from outside. All processes of the program descend from it, and the kernel ends them
+	// with it.
+	PID int
+
+	conn    *os.File
+	ended   chan syscall.WaitStatus
+	replies chan reply
+
+	mu   sync.Mutex // one request at a time
+	root int        // pid of the program, in the namespace
+}
+
+// request is what a space is asked to do. The first one has the program.
+type request struct {
+	Program  *Program      `json:"program,omitempty"`
+	Continue *Continuation `json:"continue,omitempty"` // with Program: its processes are made by a command
+	Run      *Command      `json:"run,omitempty"`
+	Kill     bool          `json:"kill,omitempty"`
+}
+
+// reply is the answer to a request, or the end of the program.
+type reply struct {
+	Error string `json:"error,omitempty"`
+	PID   int    `json:"pid,omitempty"`  // of the program, in the namespace
+	Last  int    `json:"last,omitempty"` // newest pid of the namespace
+	// Code is the exit code of a command, -1 if a signal ended it.
+	Code int `json:"code,omitempty"`
+	// Ended says that the program has ended, with Status.
+	Ended  bool   `json:"ended,omitempty"`
+	Status uint32 `json:"status,omitempty"`
+}
+
+// ErrGone says that a space has ended.
+var ErrGone = errors.New("the program and its namespaces are gone")
+
+// Start starts a program in a new space.
+func Start(s Setting, p Program) (*Space, error) {
+	space, err := open(s)
+	if err != nil {
+		return nil, err
+	}
+
+	if _, err := space.ask(request{Program: &p}); err != nil {
+		return nil, errors.Join(fmt.Errorf("start the program: %w", err), space.Close())
+	}
+
+	return space, nil
+}
+
+// Continue makes the processes of a program in a new space by a command. If the command fails the space ends.
+func Continue(s Setting, p Program, c Continuation) (*Space, Result, error) {
+	space, err := open(s)
+	if err != nil {
+		return nil, Result{}, err
+	}
+
+	got, err := space.ask(request{Program: &p, Continue: &c})
+	if err != nil {
+		return nil, Result{}, errors.Join(err, space.Close())
+	}
+	if got.Code != 0 {
+		return nil, Result{Code: got.Code}, space.Close()
+	}
+
+	return space, Result{}, nil
+}
+
+// open makes a space in which nothing runs yet.
+func open(s Setting) (*Space, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make a socket: %w", err)
+	}
+
+	theirs := os.NewFile(uintptr(fds[1]), "space")
+	defer func() { _ = theirs.Close() }()
+
+	err = unix.SetNonblock(fds[0], true)
+	conn := os.NewFile(uintptr(fds[0]), "space")
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+
+	defer func() { _ = null.Close() }()
+
+	sys := s.Attr
+	sys.Cloneflags |= unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC
+	sys.Setsid = true
+	attr := &syscall.ProcAttr{
+		Dir: "/", Env: append([]string{"GOMAXPROCS=1"}, s.Env...), Sys: &sys,
+		Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), theirs.Fd(), s.Stdout.Fd(), s.Stderr.Fd()},
+	}
+
+	pid, exit, err := s.Start(s.Exe, []string{"trainyard", InitCommand}, attr)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make the namespaces of the program: %w", err), conn.Close())
+	}
+
+	space := &Space{PID: pid, conn: conn, ended: make(chan syscall.WaitStatus, 1), replies: make(chan reply, 1)}
+	go space.receive(exit)
+
+	return space, nil
+}
+
+// receive passes on what Init says until it has ended.
+func (s *Space) receive(exit <-chan syscall.WaitStatus) {
+	reported := false
+	for dec := json.NewDecoder(s.conn); ; {
+		var r reply
+		if err := dec.Decode(&r); err != nil {
+			break // Init has ended
+		}
+
+		if r.Ended {
+			reported = true
+			s.ended <- syscall.WaitStatus(r.Status)
+			continue
+		}
+
+		s.replies <- r
+	}
+
+	close(s.replies)
+
+	if status := <-exit; !reported {
+		s.ended <- status
+	}
+}
+
+// Ended returns a channel with the end of the program. Processes that it left behind may still run.
+func (s *Space) Ended() <-chan syscall.WaitStatus { return s.ended }
+
+// Root returns the pid of the program, in the namespace.
+func (s *Space) Root() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return s.root
+}
+
+// Run runs a command beside the program to its end. If the program ends meanwhile, that is reported afterwards.
+func (s *Space) Run(c Command) (Result, error) {
+	got, err := s.ask(request{Run: &c})
+	return Result{Code: got.Code, LastPID: got.Last}, err
+}
+
+// Kill ends all processes of the space.
+func (s *Space) Kill() error {
+	if _, err := s.ask(request{Kill: true}); err != nil && !errors.Is(err, ErrGone) {
+		return err
+	}
+
+	return nil
+}
+
+// ask sends a request and waits for the answer.
+func (s *Space) ask(r request) (reply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if err := json.NewEncoder(s.conn).Encode(r); err != nil {
+		return reply{}, errors.Join(ErrGone, err)
+	}
+
+	got, ok := <-s.replies
+	switch {
+	case !ok:
+		return reply{}, ErrGone
+	case got.Error != "":
+		return reply{}, errors.New(got.Error)
+	}
+
+	if got.PID != 0 {
+		s.root = got.PID
+	}
+
+	return got, nil
+}
+
+// Close ends the connection with Init. The program runs on.
+func (s *Space) Close() error { return s.conn.Close() }
+
+// Processes lists the processes of the program.
+func (s *Space) Processes() ([]process.Process, error) {
+	all, err := process.All()
+	if err != nil {
+		return nil, err
+	}
+
+	return process.Descendants(all, map[int]bool{s.PID: true}), nil
+}

@@ -1,0 +1,27 @@
+package walls_test
+
+import (
+	"strings"
+	"testing"
+
+	"trainyard/internal/job"
+)
+
+// escape leaves its supervision: it hides a process and kills its parent.
+var escape = []string{"(setsid env -i sleep 777 > /dev/null 2>&1 &)", "kill -9 $PPID", "sleep 1000"}
+
+// TestS16_AnEscapeWithoutIsolationIsRecordedAsWhatItIs kills the supervisor where nothing prevents it: the record does
+// not claim that all processes were ended, and the job is not run again for free.
+func TestS16_AnEscapeWithoutIsolationIsRecordedAsWhatItIs(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.plainAgent(t, "n1")
+	bob := y.user(t, "bob")
+
+	j := bob.submit(t, script(escape...)+"retry: 0\n")
+	d := bob.ended(t, j)
+
+	if d.Cause != job.CauseSupervisorLost || len(d.Runs) != 1 || !strings.Contains(d.Reason, "may have left processes") {
+		t.Errorf("the job ended as %s after %d runs: %s", d.Cause, len(d.Runs), d.Reason)
+	}
+}
