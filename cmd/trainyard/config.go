@@ -94,6 +94,7 @@ type config struct {
 	minFree                              int64
 	mixUsers                             bool
 	personal                             bool // jobs run under the account of whoever started the yard; not a setting
+	dataRoots, dataHosts                 []string
 }
 
 func text(target func(c *config) *string) func(*config, string) error {
@@ -208,17 +209,7 @@ var serverSettings = []setting{
 		"hosts",
 		"",
 		"additional host names and addresses of the server, separated by commas",
-		func(c *config, v string) error {
-			c.hosts = nil
-			for h := range strings.SplitSeq(v, ",") {
-				h = strings.TrimSpace(h)
-				if h != "" {
-					c.hosts = append(c.hosts, h)
-				}
-			}
-
-			return nil
-		},
+		list(func(c *config) *[]string { return &c.hosts }),
 	},
 	{
 		"store",
@@ -499,6 +490,8 @@ var agentSettings = []setting{
 		"take no new jobs while the disk with the data directory has less than this free; 0B for no limit",
 		size(func(c *config) *int64 { return &c.minFree }),
 	},
+	dataRootsSetting,
+	dataHostsSetting,
 	{
 		"on-lease-end",
 		"",
