@@ -6,6 +6,7 @@
 package dataset
 
 import (
+	"slices"
 	"time"
 
 	"trainyard/internal/id"
@@ -20,6 +21,7 @@ type Dataset struct {
 	Rule    job.Place // where it may be: local, cloud or any
 	Owner   id.User   // who registered it
 	Source  string    // where it is fetched from, see ParseSource; "" if only copies are known
+	Readers []id.User // who may use it besides its owner; everybody if there are none
 	Copies  []Copy
 	Created time.Time
 	Removed bool
@@ -35,6 +37,11 @@ type Copy struct {
 	Staged bool `json:"staged,omitempty"`
 	// Since is when the copy was made.
 	Since time.Time `json:"since,omitzero"`
+}
+
+// ReadBy reports whether a user may use the dataset.
+func (d *Dataset) ReadBy(user id.User) bool {
+	return len(d.Readers) == 0 || user == d.Owner || slices.Contains(d.Readers, user)
 }
 
 // Narrow returns the place that satisfies both rules, and false if none does.
