@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"trainyard/internal/dataset"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -21,15 +22,15 @@ type Dataset struct {
 
 // DatasetRequest registers a dataset or changes it.
 type DatasetRequest struct {
-	Place   job.Place `json:"place" enum:"local,cloud,any" doc:"where the dataset may be used"`
-	Size    job.Bytes `json:"size,omitempty"`
-	Source  string    `json:"source,omitempty" maxLength:"2000" doc:"path on the nodes, or URL to fetch it from; credentials in it are shown to its owner and to admins only"`
-	Copies  []Copy    `json:"copies,omitempty" maxItems:"10000"`
-	Readers []id.User `json:"readers,omitempty" maxItems:"1000" doc:"users who may use the dataset besides its owner, * for everybody; if absent, everybody for a new dataset, and unchanged for one that is registered"`
+	Place   job.Place        `json:"place" enum:"local,cloud,any" doc:"where the dataset may be used"`
+	Size    job.Bytes        `json:"size,omitempty"`
+	Source  string           `json:"source,omitempty" maxLength:"2000" doc:"path on the nodes, or URL to fetch it from; credentials in it are shown to its owner and to admins only"`
+	Copies  []Copy           `json:"copies,omitempty" maxItems:"10000"`
+	Readers []dataset.Reader `json:"readers,omitempty" maxItems:"1000" doc:"users, or projects as project/NAME, who may use the dataset besides its owner, * for everybody; if absent, everybody for a new dataset, and unchanged for one that is registered"`
 }
 
 // Everybody, as a reader, lets all users use a dataset.
-const Everybody id.User = "*"
+const Everybody dataset.Reader = "*"
 
 // Copy is a place that has a dataset: one of node, pool and at.
 type Copy struct {

@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/cli/console"
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/table"
+	"trainyard/internal/dataset"
 	"trainyard/internal/fault"
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
@@ -146,7 +147,7 @@ func (a *app) dataDetail(d *api.Dataset) error {
 }
 
 // readers writes who may use a dataset besides its owner, as --readers reads it.
-func readers(list []id.User) string {
+func readers(list []dataset.Reader) string {
 	if len(list) == 0 {
 		return everybody
 	}
@@ -163,14 +164,14 @@ func readers(list []id.User) string {
 const everybody = "everybody"
 
 // readReaders reads what readers wrote.
-func readReaders(text string) []id.User {
+func readReaders(text string) []dataset.Reader {
 	if text == everybody {
-		return []id.User{api.Everybody}
+		return []dataset.Reader{api.Everybody}
 	}
 
-	var list []id.User
+	var list []dataset.Reader
 	for name := range strings.SplitSeq(text, ",") {
-		list = append(list, id.User(strings.TrimSpace(name)))
+		list = append(list, dataset.Reader(strings.TrimSpace(name)))
 	}
 
 	return list
@@ -237,7 +238,7 @@ func (a *app) putData(verb string) *cobra.Command {
 	f.StringVar(&bytes, "size", "", "`size` of the data, e.g. 40GB; used to estimate the cost of moving it")
 	f.StringVar(&source, "source", "", "where it is fetched from: a `path` on the nodes or an address")
 
-	f.StringVar(&allowed, "readers", everybody, "`users` who may use it besides its owner, separated by commas, or everybody")
+	f.StringVar(&allowed, "readers", everybody, "`users`, or projects as project/NAME, who may use it besides its owner, separated by commas, or everybody")
 
 	f.StringArrayVar(
 		&copied,

@@ -144,10 +144,10 @@ func (c *Catalogue) PlaceOf(place job.Place, names []string) (job.Place, error) 
 }
 
 // CheckReaders refuses datasets that a user may not use. To them they are as if they were not registered.
-func (c *Catalogue) CheckReaders(user id.User, names []string) error {
+func (c *Catalogue) CheckReaders(user id.User, member Members, names []string) error {
 	for _, name := range names {
-		if d, ok := c.byName[id.Dataset(name)]; !ok || !d.ReadBy(user) {
-			return c.unknown(name, func(d *Dataset) bool { return d.ReadBy(user) })
+		if d, ok := c.byName[id.Dataset(name)]; !ok || !d.ReadBy(user, member) {
+			return c.unknown(name, func(d *Dataset) bool { return d.ReadBy(user, member) })
 		}
 	}
 
@@ -248,9 +248,15 @@ func (d *Dataset) Validate() error {
 			WithField("copies")
 	}
 
-	for _, u := range d.Readers {
-		if !id.Name(string(u)) {
-			return fault.New(fault.Invalid, "dataset_readers", "invalid user name %.100q", u).WithField("readers")
+	for _, r := range d.Readers {
+		name := string(r)
+		if p, is := r.Project(); is {
+			name = string(p)
+		}
+
+		if !id.Name(name) {
+			return fault.New(fault.Invalid, "dataset_readers", "readers must be users or project/NAME, got %.100q", r).
+				WithField("readers")
 		}
 	}
 

@@ -71,7 +71,7 @@ func (s *Server) listDatasets(ctx context.Context, in *struct{ Paging }) (*httpa
 
 	page := api.DatasetPage{Datasets: []api.Dataset{}}
 	for i := range list {
-		if string(list[i].ID) <= in.Cursor || !sees(ctx, &list[i].Dataset) {
+		if string(list[i].ID) <= in.Cursor || !sees(ctx, &list[i]) {
 			continue
 		}
 
@@ -90,6 +90,12 @@ func (s *Server) listDatasets(ctx context.Context, in *struct{ Paging }) (*httpa
 type placed struct {
 	dataset.Dataset
 	place job.Place
+	reads bool // whether the caller may use it
+}
+
+// placedOf returns a dataset as the caller may use it.
+func placedOf(ctx context.Context, y *yardmaster.Yard, d dataset.Dataset) placed {
+	return placed{Dataset: d, place: y.DatasetPlace(&d), reads: y.ReadsDataset(callerOf(ctx).User, &d)}
 }
 
 // datasets returns all datasets by name.
@@ -97,7 +103,7 @@ func (s *Server) datasets(ctx context.Context) ([]placed, error) {
 	var list []placed
 	err := s.query(ctx, func(y *yardmaster.Yard) {
 		for _, d := range y.Datasets() {
-			list = append(list, placed{d, y.DatasetPlace(&d)})
+			list = append(list, placedOf(ctx, y, d))
 		}
 	})
 
@@ -105,8 +111,8 @@ func (s *Server) datasets(ctx context.Context) ([]placed, error) {
 }
 
 // sees reports whether the caller is shown a dataset: those who may use it, and admins.
-func sees(ctx context.Context, d *dataset.Dataset) bool {
-	return d.ReadBy(callerOf(ctx).User) || allow(ctx, tenant.ReadUsage, d.Owner) == nil
+func sees(ctx context.Context, d *placed) bool {
+	return d.reads || allow(ctx, tenant.ReadUsage, d.Owner) == nil
 }
 
 // toDataset shows a dataset. What gives access to its source is shown to those who may change it.
@@ -153,7 +159,8 @@ func (s *Server) findDataset(ctx context.Context, name string) (placed, id.User,
 		list := y.Datasets()
 		at := slices.IndexFunc(list, func(d dataset.Dataset) bool { return string(d.ID) == name })
 		if at >= 0 {
-			found = &placed{list[at], y.DatasetPlace(&list[at])}
+			d := placedOf(ctx, y, list[at])
+			found = &d
 		}
 	})
 
@@ -173,7 +180,7 @@ func (s *Server) getDataset(ctx context.Context, in *datasetInput) (*httpapi.Bod
 	}
 
 	d, _, err := s.findDataset(ctx, in.Dataset)
-	if err == nil && !sees(ctx, &d.Dataset) {
+	if err == nil && !sees(ctx, &d) {
 		err = fault.New(fault.NotFound, "no_dataset", "dataset %s not found", in.Dataset)
 	}
 
@@ -209,9 +216,9 @@ func (s *Server) putDataset(ctx context.Context, in *putDatasetInput) (*httpapi.
 	}
 
 	changed, _ := answer.(dataset.Dataset)
-	put := placed{changed, changed.Rule}
+	var put placed
 
-	if err := s.query(ctx, func(y *yardmaster.Yard) { put.place = y.DatasetPlace(&changed) }); err != nil {
+	if err := s.query(ctx, func(y *yardmaster.Yard) { put = placedOf(ctx, y, changed) }); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 
@@ -220,7 +227,7 @@ func (s *Server) putDataset(ctx context.Context, in *putDatasetInput) (*httpapi.
 
 // fromReaders reads who may use a dataset. Clients of earlier versions know of no readers, so that none given are those
 // of before.
-func fromReaders(given, old []id.User) []id.User {
+func fromReaders(given, old []dataset.Reader) []dataset.Reader {
 	switch {
 	case given == nil:
 		return old

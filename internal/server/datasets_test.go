@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/api"
+	"trainyard/internal/dataset"
 	"trainyard/internal/fault"
-	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
 
@@ -152,7 +152,7 @@ func TestADatasetWithReadersIsThereForThemAlone(t *testing.T) {
 	y := newYard(t)
 	ada, bob, eve, root := y.researcher("ada"), y.researcher("bob"), y.researcher("eve"), y.admin()
 	_, err := ada.PutDataset(t.Context(), "mri",
-		api.DatasetRequest{Place: job.PlaceAny, Source: "/data/mri", Readers: []id.User{"bob"}})
+		api.DatasetRequest{Place: job.PlaceAny, Source: "/data/mri", Readers: []dataset.Reader{"bob"}})
 	y.must(err)
 
 	for c, there := range map[*api.Client]bool{ada: true, bob: true, root: true, eve: false} {
@@ -186,13 +186,13 @@ func TestADatasetWithReadersIsThereForThemAlone(t *testing.T) {
 
 	// A client that knows of no readers changes none.
 	d, err := ada.PutDataset(t.Context(), "mri", api.DatasetRequest{Place: job.PlaceAny, Source: "/data/mri"})
-	if err != nil || !slices.Equal(d.Readers, []id.User{"bob"}) {
+	if err != nil || !slices.Equal(d.Readers, []dataset.Reader{"bob"}) {
 		t.Errorf("readers %v (%v) after a change of something else", d.Readers, err)
 	}
 
 	// And it can be opened to everybody.
 	_, err = ada.PutDataset(t.Context(), "mri",
-		api.DatasetRequest{Place: job.PlaceAny, Source: "/data/mri", Readers: []id.User{api.Everybody}})
+		api.DatasetRequest{Place: job.PlaceAny, Source: "/data/mri", Readers: []dataset.Reader{api.Everybody}})
 	y.must(err)
 	y.submit(eve, "run: a\ndata: [mri]")
 }

@@ -57,7 +57,7 @@ func (y *Yard) applyDataRule(d *dataset.Dataset, change string) {
 
 // evictedBy says why a job may not use a dataset on a node any more.
 func (y *Yard) evictedBy(r *jobRecord, d *dataset.Dataset, at *fleet.Node, change string) string {
-	if !d.ReadBy(r.Owner) {
+	if !y.data.ReadBy(d, r.Owner) {
 		return fmt.Sprintf("dataset %s may no longer be used by %s (%s)", d.ID, r.Owner, change)
 	}
 

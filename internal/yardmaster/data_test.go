@@ -586,7 +586,7 @@ func TestReadersThatChangeWhileJobsRun(t *testing.T) {
 	y := newYard(t)
 	y.node("a", 9)
 
-	put := func(readers ...id.User) {
+	put := func(readers ...dataset.Reader) {
 		y.ok(yardmaster.PutDataset{
 			By: "alice", Dataset: dataset.Dataset{ID: "mri", Rule: job.PlaceAny, Source: "/data/mri", Readers: readers},
 		})

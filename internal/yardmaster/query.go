@@ -218,6 +218,9 @@ func (y *Yard) Datasets() []dataset.Dataset { return y.data.All() }
 // DatasetOwner returns whom the name of a dataset belongs to, also after the dataset was removed; "" if it is free.
 func (y *Yard) DatasetOwner(name id.Dataset) id.User { return y.data.Owner(name) }
 
+// ReadsDataset reports whether a user may use a dataset.
+func (y *Yard) ReadsDataset(u id.User, d *dataset.Dataset) bool { return y.data.ReadBy(d, u) }
+
 // DatasetPlace returns where a dataset may be used, also by the rules of others with the same data.
 func (y *Yard) DatasetPlace(d *dataset.Dataset) job.Place { return y.data.RuleOf(d) }
 

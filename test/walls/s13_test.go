@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"trainyard/internal/api"
-	"trainyard/internal/id"
+	"trainyard/internal/dataset"
 	"trainyard/internal/job"
 )
 
@@ -43,7 +43,7 @@ func TestS13_ADatasetIsItsOwners(t *testing.T) {
 
 	// Readers.
 	_, err = ada.PutDataset(t.Context(), "mri",
-		api.DatasetRequest{Place: job.PlaceLocal, Source: source, Readers: []id.User{"bob"}})
+		api.DatasetRequest{Place: job.PlaceLocal, Source: source, Readers: []dataset.Reader{"bob"}})
 	must(t, err)
 
 	a = mallory.call(t, http.MethodPost, "/api/v1/jobs", api.SubmitRequest{File: "run: ls\ndata: [mri]"})

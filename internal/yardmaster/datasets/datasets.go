@@ -25,16 +25,17 @@ import (
 type Datasets struct {
 	*dataset.Catalogue
 	feed    *batch.Feed
+	member  dataset.Members
 	removed map[id.Dataset]dataset.Dataset // whose names still belong to their owners
 	copies  map[id.Node][]job.DataCopy     // as nodes last reported them to this process
 	changed []dataset.Dataset
 	uses    []dataset.Use
 }
 
-// New returns an empty catalogue. Events go to the feed.
-func New(r dataset.Network, feed *batch.Feed) *Datasets {
+// New returns an empty catalogue. Events go to the feed; member says who is in a project.
+func New(r dataset.Network, feed *batch.Feed, member dataset.Members) *Datasets {
 	return &Datasets{
-		Catalogue: dataset.NewCatalogue(r), feed: feed,
+		Catalogue: dataset.NewCatalogue(r), feed: feed, member: member,
 		removed: map[id.Dataset]dataset.Dataset{}, copies: map[id.Node][]job.DataCopy{},
 	}
 }
@@ -213,10 +214,18 @@ func (d *Datasets) Rule(j *job.Job) string {
 	return d.RuleText(j.Spec.Place, j.Spec.Data)
 }
 
+// ReadBy reports whether a user may use a dataset.
+func (d *Datasets) ReadBy(set *dataset.Dataset, user id.User) bool { return set.ReadBy(user, d.member) }
+
+// CheckReaders refuses datasets that a user may not use. To them they are as if they were not registered.
+func (d *Datasets) CheckReaders(user id.User, names []string) error {
+	return d.Catalogue.CheckReaders(user, d.member, names)
+}
+
 // withheld returns a dataset of a job that its owner may not use any more, "" if there is none.
 func (d *Datasets) withheld(j *job.Job) string {
 	for _, name := range j.Spec.Data {
-		if set, known := d.Get(id.Dataset(name)); known && !set.ReadBy(j.Owner) {
+		if set, known := d.Get(id.Dataset(name)); known && !d.ReadBy(set, j.Owner) {
 			return name
 		}
 	}
@@ -226,7 +235,7 @@ func (d *Datasets) withheld(j *job.Job) string {
 
 // Allows reports whether a job may use a dataset on a node.
 func (d *Datasets) Allows(set *dataset.Dataset, j *job.Job, n *fleet.Node) bool {
-	return set.ReadBy(j.Owner) && n.Class.Allows(cmp.Or(j.Override.Place, d.RuleOf(set)))
+	return d.ReadBy(set, j.Owner) && n.Class.Allows(cmp.Or(j.Override.Place, d.RuleOf(set)))
 }
 
 // RecordUse records that a run uses the data of its job on a node, for the audit.

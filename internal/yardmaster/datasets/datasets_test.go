@@ -22,9 +22,12 @@ var (
 	there = &fleet.Node{ID: "there", Class: fleet.OnDemand}
 )
 
+// member says that only dan is in the project vision.
+func member(u id.User, p id.Project) bool { return u == "dan" && p == "vision" }
+
 func shelf(t *testing.T, sets ...dataset.Dataset) *datasets.Datasets {
 	t.Helper()
-	d := datasets.New(dataset.DefaultNetwork(), &batch.Feed{})
+	d := datasets.New(dataset.DefaultNetwork(), &batch.Feed{}, member)
 	for _, set := range sets {
 		if _, _, err := d.Put(now, set, "ada"); err != nil {
 			t.Fatal(err)
@@ -48,7 +51,7 @@ func TestARuleIsSaidWhenItIsAnotherOne(t *testing.T) {
 		{"another size", dataset.Dataset{ID: "mri", Rule: job.PlaceLocal, Size: 1}, ""},
 		{"another rule", dataset.Dataset{ID: "mri", Rule: job.PlaceAny, Size: 1}, "changed by ada: place changed from local to any"},
 		{"another source", dataset.Dataset{ID: "mri", Rule: job.PlaceAny, Source: "https://a:b@nas/x?c"}, ""},
-		{"readers", dataset.Dataset{ID: "mri", Rule: job.PlaceAny, Readers: []id.User{"bob"}}, "changed by ada: readers " +
+		{"readers", dataset.Dataset{ID: "mri", Rule: job.PlaceAny, Readers: []dataset.Reader{"bob"}}, "changed by ada: readers " +
 			"changed from everybody to bob; source changed from https://REDACTED@nas/x?REDACTED to none"},
 		{"removed", dataset.Dataset{ID: "mri", Rule: job.PlaceAny, Removed: true}, "removed by ada"},
 	} {
@@ -194,7 +197,7 @@ func TestANameBelongsToItsOwnerAlsoAfterItWasRemoved(t *testing.T) {
 	var b batch.Batch
 	d.Take(&b)
 
-	again := datasets.New(dataset.DefaultNetwork(), &batch.Feed{})
+	again := datasets.New(dataset.DefaultNetwork(), &batch.Feed{}, member)
 	again.Load(&batch.State{Datasets: b.Datasets})
 
 	for name, d := range map[string]*datasets.Datasets{"at once": d, "after a restart": again} {
@@ -249,9 +252,11 @@ func TestAChangedRuleIsThatOfAllNamesOfTheData(t *testing.T) {
 
 func TestOnlyReadersUseADataset(t *testing.T) {
 	t.Parallel()
-	d := shelf(t, dataset.Dataset{ID: "mri", Rule: job.PlaceAny, Readers: []id.User{"bob"}})
+	d := shelf(t, dataset.Dataset{ID: "mri", Rule: job.PlaceAny, Readers: []dataset.Reader{"bob", "project/vision"}})
 
-	for user, want := range map[id.User]job.Place{"ada": job.PlaceAny, "bob": job.PlaceAny, "eve": job.PlaceNowhere} {
+	for user, want := range map[id.User]job.Place{
+		"ada": job.PlaceAny, "bob": job.PlaceAny, "dan": job.PlaceAny, "eve": job.PlaceNowhere, "vision": job.PlaceNowhere,
+	} {
 		j := &job.Job{Owner: user, Spec: &job.Spec{Place: job.PlaceAny, Data: []string{"mri"}}}
 		j.Override.Place = job.PlaceAny
 
