@@ -100,6 +100,7 @@ type config struct {
 	jobAccounts                          bool
 	maxPIDs                              int
 	maxDisk                              int64
+	dataRoots, dataHosts                 []string
 }
 
 func text(target func(c *config) *string) func(*config, string) error {
@@ -214,17 +215,7 @@ var serverSettings = []setting{
 		"hosts",
 		"",
 		"additional host names and addresses of the server, separated by commas",
-		func(c *config, v string) error {
-			c.hosts = nil
-			for h := range strings.SplitSeq(v, ",") {
-				h = strings.TrimSpace(h)
-				if h != "" {
-					c.hosts = append(c.hosts, h)
-				}
-			}
-
-			return nil
-		},
+		list(func(c *config) *[]string { return &c.hosts }),
 	},
 	{
 		"store",
@@ -505,6 +496,8 @@ var agentSettings = append([]setting{
 		"take no new jobs while the disk with the data directory has less than this free; 0B for no limit",
 		size(func(c *config) *int64 { return &c.minFree }),
 	},
+	dataRootsSetting,
+	dataHostsSetting,
 	{
 		"on-lease-end",
 		"",

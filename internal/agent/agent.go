@@ -108,6 +108,13 @@ type Config struct {
 
 	StoreLimit job.Bytes // of the content store; 20GB if left out
 	DataLimit  job.Bytes // of the datasets that are kept; as much as the disk has if left out
+	// DataRoots are the directories below which datasets may be read from the file system; none if left out.
+	DataRoots []string
+	// DataHosts are hosts that datasets may be fetched from although their addresses are loopback, link-local or
+	// metadata addresses; none if left out.
+	DataHosts []string
+	// Private are directories that datasets are never read from, besides Dir.
+	Private []string
 	// MinFree is how much of the disk with the data directory must be free for new jobs; 0 if any is enough.
 	MinFree job.Bytes
 	// Free measures a disk; default: package diskspace.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,8 @@ func discardLog() *log.Logger { return log.New(io.Discard, "", 0) }
 func config(t *testing.T, y *fakeYard, rt *fakeRuntime) agent.Config {
 	t.Helper()
 	return agent.Config{
-		Dir: t.TempDir(), Server: y.url(), JoinToken: y.token, Name: "n1",
+		Dir: t.TempDir(), DataRoots: []string{os.TempDir()}, DataHosts: []string{"127.0.0.1"},
+		Server: y.url(), JoinToken: y.token, Name: "n1",
 		NewRuntime: func(p runtime.Preparation) (agent.Runtime, error) {
 			rt.mu.Lock()
 			defer rt.mu.Unlock()

@@ -34,9 +34,10 @@ type stagingTask struct {
 
 func (a *Agent) openData() (*data, error) {
 	soon := func() { notify(a.reconcileSoon) }
-	cache, err := staging.Open(
-		staging.Options{Dir: a.path("datasets"), Limit: a.cfg.DataLimit, Log: a.log, Clock: a.clk, Changed: soon},
-	)
+	cache, err := staging.Open(staging.Options{
+		Dir: a.path("datasets"), Limit: a.cfg.DataLimit, Roots: a.cfg.DataRoots, Hosts: a.cfg.DataHosts,
+		Private: append([]string{a.cfg.Dir}, a.cfg.Private...), Log: a.log, Clock: a.clk, Changed: soon,
+	})
 
 	return &data{cache: cache, notify: soon, ranks: map[key]*stagingTask{}}, err
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"trainyard/internal/dataset"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -14,16 +15,22 @@ type Dataset struct {
 	ID      id.Dataset `json:"id"`
 	Owner   id.User    `json:"owner"`
 	Created time.Time  `json:"created"`
+	// Effective is set if another dataset with the same data has a stricter rule.
+	Effective job.Place `json:"effective_place,omitempty" enum:"local,cloud,nowhere" doc:"where the dataset may be used, by the stricter rule of another dataset with the same data; absent if place says it"`
 	DatasetRequest
 }
 
 // DatasetRequest registers a dataset or changes it.
 type DatasetRequest struct {
-	Place  job.Place `json:"place" enum:"local,cloud,any" doc:"where the dataset may be used"`
-	Size   job.Bytes `json:"size,omitempty"`
-	Source string    `json:"source,omitempty" maxLength:"2000" doc:"path on the nodes, or URL to fetch it from"`
-	Copies []Copy    `json:"copies,omitempty" maxItems:"10000"`
+	Place   job.Place        `json:"place" enum:"local,cloud,any" doc:"where the dataset may be used"`
+	Size    job.Bytes        `json:"size,omitempty"`
+	Source  string           `json:"source,omitempty" maxLength:"2000" doc:"path on the nodes, or URL to fetch it from; credentials in it are shown to its owner and to admins only"`
+	Copies  []Copy           `json:"copies,omitempty" maxItems:"10000"`
+	Readers []dataset.Reader `json:"readers,omitempty" maxItems:"1000" doc:"users, or projects as project/NAME, who may use the dataset besides its owner, * for everybody; if absent, everybody for a new dataset, and unchanged for one that is registered"`
 }
+
+// Everybody, as a reader, lets all users use a dataset.
+const Everybody dataset.Reader = "*"
 
 // Copy is a place that has a dataset: one of node, pool and at.
 type Copy struct {

@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/cli/console"
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/table"
+	"trainyard/internal/dataset"
 	"trainyard/internal/fault"
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
@@ -136,14 +137,50 @@ func (a *app) showData() *cobra.Command {
 }
 
 func (a *app) dataDetail(d *api.Dataset) error {
-	return a.Pairs("Dataset", string(d.ID), "Place", string(d.Place), "Size", size(d.Size), "Owner", string(d.Owner),
+	place := string(d.Place)
+	if d.Effective != "" {
+		place = fmt.Sprintf("%s, and by another dataset with the same data %s", d.Place, d.Effective)
+	}
+
+	return a.Pairs("Dataset", string(d.ID), "Place", place, "Readers", readers(d.Readers), "Size", size(d.Size), "Owner", string(d.Owner),
 		"Created", stamp(&d.Created, a.Clock.Now()), "Source", d.Source, "Copies", strings.Join(copies(d.Copies), ", "))
+}
+
+// readers writes who may use a dataset besides its owner, as --readers reads it.
+func readers(list []dataset.Reader) string {
+	if len(list) == 0 {
+		return everybody
+	}
+
+	names := make([]string, len(list))
+	for i, u := range list {
+		names[i] = string(u)
+	}
+
+	return strings.Join(names, ", ")
+}
+
+// everybody is for --readers that everybody may use a dataset.
+const everybody = "everybody"
+
+// readReaders reads what readers wrote.
+func readReaders(text string) []dataset.Reader {
+	if text == everybody {
+		return []dataset.Reader{api.Everybody}
+	}
+
+	var list []dataset.Reader
+	for name := range strings.SplitSeq(text, ",") {
+		list = append(list, dataset.Reader(strings.TrimSpace(name)))
+	}
+
+	return list
 }
 
 // putData is add, which refuses a name that is taken, or set, which changes what flags
 // were given for.
 func (a *app) putData(verb string) *cobra.Command {
-	var place, bytes, source string
+	var place, bytes, source, allowed string
 	var copied []string
 
 	short, example := "Register a dataset", "  trainyard data add scans --place local --size 40GB --source /data/scans"
@@ -166,6 +203,10 @@ func (a *app) putData(verb string) *cobra.Command {
 
 				if cmd.Flags().Changed("source") {
 					request.Source = source
+				}
+
+				if cmd.Flags().Changed("readers") {
+					request.Readers = readReaders(allowed)
 				}
 
 				if bytes != "" {
@@ -196,6 +237,8 @@ func (a *app) putData(verb string) *cobra.Command {
 	f.StringVar(&place, "place", "local", "where it may be used: `local`, cloud or any")
 	f.StringVar(&bytes, "size", "", "`size` of the data, e.g. 40GB; used to estimate the cost of moving it")
 	f.StringVar(&source, "source", "", "where it is fetched from: a `path` on the nodes or an address")
+
+	f.StringVar(&allowed, "readers", everybody, "`users`, or projects as project/NAME, who may use it besides its owner, separated by commas, or everybody")
 
 	f.StringArrayVar(
 		&copied,

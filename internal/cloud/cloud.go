@@ -59,6 +59,7 @@ type Boot struct {
 	AgentHash string // its SHA-256
 	// SpotNotice says where a spot machine reads that it will be reclaimed, as the agent's setting has it; "" if nowhere.
 	SpotNotice string
+	DataRoots  string // directories below which datasets may be read, as the agent's setting has them; "" if none
 	Script     string // the whole, as a cloud-init script; see UserData
 }
 

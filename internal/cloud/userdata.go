@@ -43,6 +43,10 @@ func UserData(r Request, asked time.Time) (string, error) {
 		settings["spot_notice"] = r.Boot.SpotNotice
 	}
 
+	if r.Boot.DataRoots != "" {
+		settings["data_roots"] = r.Boot.DataRoots
+	}
+
 	text, err := json.Marshal(settings) // which is YAML too, as the agent reads it
 	if err != nil {
 		return "", fmt.Errorf("write the settings of the agent: %w", err)

@@ -302,6 +302,7 @@ func TestNothingInARequestIsTakenForShell(t *testing.T) {
 			r.Name = "name" + nasty
 			r.Lease = "lease" + nasty
 			r.Offer.Spot, r.Boot.SpotNotice = true, "aws"
+			r.Boot.DataRoots = "/data" + nasty
 			script := userData(t, r, now)
 			check := exec.CommandContext(t.Context(), c.shell, "-n")
 			check.Stdin = strings.NewReader(script)
@@ -323,7 +324,7 @@ func TestNothingInARequestIsTakenForShell(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			want := map[string]string{"token": r.Boot.Token, "name": r.Name, "on_lease_end": "shutdown -P now",
+			want := map[string]string{"token": r.Boot.Token, "name": r.Name, "on_lease_end": "shutdown -P now", "data_roots": r.Boot.DataRoots,
 				"spot_notice": "aws"}
 			if diff := cmp.Diff(want, settings); diff != "" {
 				t.Errorf("settings (-want +got):\n%s", diff)

@@ -36,6 +36,7 @@ func DefaultNetwork() Network { return Network{In: 1 << 30, Across: 120 << 20} }
 type Catalogue struct {
 	network  Network
 	byName   map[id.Dataset]*Dataset // the values are replaced, never changed
+	rules    map[id.Dataset]rule     // of all datasets; nil if they were not asked for since the last change
 	snapshot *Catalogue              // current snapshot; nil if none was made since the last change
 }
 
@@ -66,7 +67,8 @@ func (c *Catalogue) List() []*Dataset {
 // catalogue changes it is always the same one.
 func (c *Catalogue) Snapshot() *Catalogue {
 	if c.snapshot == nil {
-		c.snapshot = &Catalogue{network: c.network, byName: maps.Clone(c.byName)}
+		// Its rules are there already, because several may ask for them at a time.
+		c.snapshot = &Catalogue{network: c.network, byName: maps.Clone(c.byName), rules: c.allRules()}
 	}
 
 	return c.snapshot
@@ -95,12 +97,14 @@ func (c *Catalogue) UnmarshalJSON(text []byte) error {
 		c.Put(*d)
 	}
 
+	c.rules = rulesOf(c.List())
+
 	return nil
 }
 
 // Put adds a dataset or replaces what is known of it.
 func (c *Catalogue) Put(d Dataset) *Dataset {
-	c.snapshot = nil
+	c.snapshot, c.rules = nil, nil
 	if d.Removed {
 		delete(c.byName, d.ID)
 		return &d
@@ -119,13 +123,14 @@ func (c *Catalogue) PlaceOf(place job.Place, names []string) (job.Place, error) 
 	for _, name := range names {
 		d, ok := c.byName[id.Dataset(name)]
 		if !ok {
-			return place, c.unknown(name)
+			return place, c.unknown(name, func(*Dataset) bool { return true })
 		}
 
-		next, possible := Narrow(place, d.Rule)
-		if !possible {
-			return place, fault.New(fault.Invalid, "place_conflict", "dataset %s may only be used on %s nodes, but %s is %s",
-				name, d.Rule, origin, place).
+		r := c.rule(d)
+
+		next, possible := Narrow(place, r.place)
+		if r.place == job.PlaceNowhere || !possible {
+			return place, fault.New(fault.Invalid, "place_conflict", "%s, but %s is %s", r.words(d.ID), origin, place).
 				WithField("data").
 				WithRemedy("omit one of them, or ask the owner of the dataset to change its rule")
 		}
@@ -138,9 +143,21 @@ func (c *Catalogue) PlaceOf(place job.Place, names []string) (job.Place, error) 
 	return place, nil
 }
 
-func (c *Catalogue) unknown(name string) error {
+// CheckReaders refuses datasets that a user may not use. To them they are as if they were not registered.
+func (c *Catalogue) CheckReaders(user id.User, member Members, names []string) error {
+	for _, name := range names {
+		if d, ok := c.byName[id.Dataset(name)]; !ok || !d.ReadBy(user, member) {
+			return c.unknown(name, func(d *Dataset) bool { return d.ReadBy(user, member) })
+		}
+	}
+
+	return nil
+}
+
+// unknown is the error about a dataset that is not registered, with names of others that may be shown.
+func (c *Catalogue) unknown(name string, shown func(*Dataset) bool) error {
 	e := fault.New(fault.Invalid, "no_dataset", "unknown dataset %q", name).WithField("data")
-	known := c.List()
+	known := slices.DeleteFunc(c.List(), func(d *Dataset) bool { return !shown(d) })
 	if len(known) == 0 {
 		return e.WithRemedy("register it first: trainyard data add %s --size 10GB --place local", name)
 	}
@@ -221,10 +238,26 @@ func (d *Dataset) Validate() error {
 			WithField("place")
 	case d.Size < 0:
 		return fault.New(fault.Invalid, "dataset_size", "size must not be negative, got %d", d.Size).WithField("size")
+	case len(d.Readers) > maxReaders:
+		return fault.New(fault.Invalid, "dataset_readers", "a dataset may have at most %d readers, got %d",
+			maxReaders, len(d.Readers)).
+			WithField("readers")
 	case len(d.Copies) > maxCopies:
 		return fault.New(fault.Invalid, "dataset_copies", "a dataset may have at most %d copies, got %d",
 			maxCopies, len(d.Copies)).
 			WithField("copies")
+	}
+
+	for _, r := range d.Readers {
+		name := string(r)
+		if p, is := r.Project(); is {
+			name = string(p)
+		}
+
+		if !id.Name(name) {
+			return fault.New(fault.Invalid, "dataset_readers", "readers must be users or project/NAME, got %.100q", r).
+				WithField("readers")
+		}
 	}
 
 	if _, err := ParseSource(d.Source); err != nil {
@@ -253,4 +286,7 @@ func (d *Dataset) Validate() error {
 	return nil
 }
 
-const maxCopies = 10_000
+const (
+	maxCopies  = 10_000
+	maxReaders = 1000
+)

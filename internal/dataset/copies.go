@@ -129,8 +129,9 @@ func (c *Catalogue) RuleText(place job.Place, names []string) string {
 
 	for _, name := range names {
 		d := c.byName[id.Dataset(name)]
-		if next, _ := Narrow(place, d.Rule); next != place {
-			return fmt.Sprintf("dataset %s may only be used on %s nodes", name, d.Rule)
+		r := c.rule(d)
+		if next, _ := Narrow(place, r.place); next != place {
+			return r.words(d.ID)
 		}
 	}
 

@@ -6,6 +6,8 @@
 package dataset
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"trainyard/internal/id"
@@ -20,6 +22,7 @@ type Dataset struct {
 	Rule    job.Place // where it may be: local, cloud or any
 	Owner   id.User   // who registered it
 	Source  string    // where it is fetched from, see ParseSource; "" if only copies are known
+	Readers []Reader  // who may use it besides its owner; everybody if there are none
 	Copies  []Copy
 	Created time.Time
 	Removed bool
@@ -35,6 +38,29 @@ type Copy struct {
 	Staged bool `json:"staged,omitempty"`
 	// Since is when the copy was made.
 	Since time.Time `json:"since,omitzero"`
+}
+
+// Reader is who may use a dataset: a user by name, or the members of a project as project/NAME.
+type Reader string
+
+// Project returns the project whose members a reader stands for.
+func (r Reader) Project() (id.Project, bool) {
+	name, is := strings.CutPrefix(string(r), "project/")
+	return id.Project(name), is
+}
+
+// Members reports whether a user is a member of a project that has members.
+type Members func(u id.User, p id.Project) bool
+
+// ReadBy reports whether a user may use the dataset.
+func (d *Dataset) ReadBy(user id.User, member Members) bool {
+	return len(d.Readers) == 0 || user == d.Owner || slices.ContainsFunc(d.Readers, func(r Reader) bool {
+		if p, is := r.Project(); is {
+			return member(user, p)
+		}
+
+		return string(r) == string(user)
+	})
 }
 
 // Narrow returns the place that satisfies both rules, and false if none does.

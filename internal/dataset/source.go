@@ -88,6 +88,38 @@ func ParseSource(text string) (Source, error) {
 	return s, nil
 }
 
+// Redacted returns a source as it may be shown to everybody: without what gives access to it, which is a user name, a
+// password or a query.
+func Redacted(source string) string {
+	if !strings.Contains(source, "://") {
+		return source
+	}
+
+	at, fragment, marked := strings.Cut(source, "#")
+	at, _, query := strings.Cut(at, "?")
+	scheme, rest, _ := strings.Cut(at, "://")
+	host, name, slash := strings.Cut(rest, "/")
+
+	if end := strings.LastIndexByte(host, '@'); end >= 0 {
+		host = "REDACTED" + host[end:]
+	}
+
+	out := scheme + "://" + host
+	if slash {
+		out += "/" + name
+	}
+
+	if query {
+		out += "?REDACTED"
+	}
+
+	if marked {
+		out += "#" + fragment
+	}
+
+	return out
+}
+
 // base returns the last part of a path, "" if it has none that can name a file.
 func base(p string) string {
 	b := path.Base(path.Clean("/" + p))

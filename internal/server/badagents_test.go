@@ -302,13 +302,13 @@ func TestBadRequestsOfAgents(t *testing.T) {
 			"413 too_large: an upload must not be larger than 8388608 bytes",
 		},
 		{
-			"a file that is not there",
+			"a file of no run on the node",
 			"GET",
 			"/agent/v1/files/" + digestOf("absent"),
 			n.http,
 			"",
 			"",
-			"404 file_not_found: there is no file " + digestOf("absent"),
+			"403 not_your_file: file " + digestOf("absent") + " belongs to no run on node " + string(n.name),
 		},
 		{
 			"a file that cannot be",

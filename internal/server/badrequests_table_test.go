@@ -151,7 +151,7 @@ var badRequestsOfPeople = []badRequest{
 		path:   "/api/v1/jobs",
 		as:     "ada",
 		body:   `{"file": "run: a", "workdir": "` + digestOf("no manifest") + `"}`,
-		want:   "422 bad_manifest workdir: the uploaded manifest is not valid",
+		want:   "422 bad_manifest workdir: the uploaded manifest is not valid: the manifest is not valid JSON",
 	},
 	{
 		name:   "a manifest with a file that is missing",

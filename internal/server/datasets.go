@@ -64,14 +64,14 @@ func (s *Server) listDatasets(ctx context.Context, in *struct{ Paging }) (*httpa
 		return nil, s.fail(ctx, err)
 	}
 
-	var list []dataset.Dataset
-	if err := s.query(ctx, func(y *yardmaster.Yard) { list = y.Datasets() }); err != nil {
+	list, err := s.datasets(ctx)
+	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 
 	page := api.DatasetPage{Datasets: []api.Dataset{}}
 	for i := range list {
-		if string(list[i].ID) <= in.Cursor {
+		if string(list[i].ID) <= in.Cursor || !sees(ctx, &list[i]) {
 			continue
 		}
 
@@ -80,18 +80,58 @@ func (s *Server) listDatasets(ctx context.Context, in *struct{ Paging }) (*httpa
 			break
 		}
 
-		page.Datasets = append(page.Datasets, toDataset(&list[i]))
+		page.Datasets = append(page.Datasets, toDataset(ctx, &list[i]))
 	}
 
 	return &httpapi.Body[api.DatasetPage]{Body: page}, nil
 }
 
-func toDataset(d *dataset.Dataset) api.Dataset {
+// placed is a dataset with where it may be used, which rules of others with the same data may restrict.
+type placed struct {
+	dataset.Dataset
+	place job.Place
+	reads bool // whether the caller may use it
+}
+
+// placedOf returns a dataset as the caller may use it.
+func placedOf(ctx context.Context, y *yardmaster.Yard, d dataset.Dataset) placed {
+	return placed{Dataset: d, place: y.DatasetPlace(&d), reads: y.ReadsDataset(callerOf(ctx).User, &d)}
+}
+
+// datasets returns all datasets by name.
+func (s *Server) datasets(ctx context.Context) ([]placed, error) {
+	var list []placed
+	err := s.query(ctx, func(y *yardmaster.Yard) {
+		for _, d := range y.Datasets() {
+			list = append(list, placedOf(ctx, y, d))
+		}
+	})
+
+	return list, err
+}
+
+// sees reports whether the caller is shown a dataset: those who may use it, and admins.
+func sees(ctx context.Context, d *placed) bool {
+	return d.reads || allow(ctx, tenant.ReadUsage, d.Owner) == nil
+}
+
+// toDataset shows a dataset. What gives access to its source is shown to those who may change it.
+func toDataset(ctx context.Context, d *placed) api.Dataset {
 	out := api.Dataset{
-		ID:             d.ID,
-		Owner:          d.Owner,
-		Created:        shown(d.Created),
-		DatasetRequest: api.DatasetRequest{Place: d.Rule, Size: d.Size, Source: d.Source},
+		ID:      d.ID,
+		Owner:   d.Owner,
+		Created: shown(d.Created),
+		DatasetRequest: api.DatasetRequest{
+			Place: d.Rule, Size: d.Size, Source: d.Source, Readers: d.Readers,
+		},
+	}
+
+	if d.place != d.Rule {
+		out.Effective = d.place
+	}
+
+	if allow(ctx, tenant.ManageData, d.Owner) != nil {
+		out.Source = dataset.Redacted(d.Source)
 	}
 
 	for _, c := range d.Copies {
@@ -109,19 +149,29 @@ type datasetInput struct {
 	Dataset string `path:"dataset" maxLength:"63"`
 }
 
-// findDataset returns a registered dataset.
-func (s *Server) findDataset(ctx context.Context, name string) (dataset.Dataset, error) {
-	var list []dataset.Dataset
-	if err := s.query(ctx, func(y *yardmaster.Yard) { list = y.Datasets() }); err != nil {
-		return dataset.Dataset{}, err
+// findDataset returns a registered dataset, and whom its name belongs to, also if it is registered no more.
+func (s *Server) findDataset(ctx context.Context, name string) (placed, id.User, error) {
+	var owner id.User
+	found := (*placed)(nil)
+
+	err := s.query(ctx, func(y *yardmaster.Yard) {
+		owner = y.DatasetOwner(id.Dataset(name))
+		list := y.Datasets()
+		at := slices.IndexFunc(list, func(d dataset.Dataset) bool { return string(d.ID) == name })
+		if at >= 0 {
+			d := placedOf(ctx, y, list[at])
+			found = &d
+		}
+	})
+
+	switch {
+	case err != nil:
+		return placed{}, "", err
+	case found == nil:
+		return placed{}, owner, fault.New(fault.NotFound, "no_dataset", "dataset %s not found", name)
 	}
 
-	at := slices.IndexFunc(list, func(d dataset.Dataset) bool { return string(d.ID) == name })
-	if at < 0 {
-		return dataset.Dataset{}, fault.New(fault.NotFound, "no_dataset", "there is no dataset %s", name)
-	}
-
-	return list[at], nil
+	return *found, owner, nil
 }
 
 func (s *Server) getDataset(ctx context.Context, in *datasetInput) (*httpapi.Body[api.Dataset], error) {
@@ -129,12 +179,16 @@ func (s *Server) getDataset(ctx context.Context, in *datasetInput) (*httpapi.Bod
 		return nil, s.fail(ctx, err)
 	}
 
-	d, err := s.findDataset(ctx, in.Dataset)
+	d, _, err := s.findDataset(ctx, in.Dataset)
+	if err == nil && !sees(ctx, &d) {
+		err = fault.New(fault.NotFound, "no_dataset", "dataset %s not found", in.Dataset)
+	}
+
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 
-	return &httpapi.Body[api.Dataset]{Body: toDataset(&d)}, nil
+	return &httpapi.Body[api.Dataset]{Body: toDataset(ctx, &d)}, nil
 }
 
 type putDatasetInput struct {
@@ -148,7 +202,10 @@ func (s *Server) putDataset(ctx context.Context, in *putDatasetInput) (*httpapi.
 		return nil, s.fail(ctx, err)
 	}
 
-	d := dataset.Dataset{ID: id.Dataset(in.Dataset), Size: in.Body.Size, Rule: in.Body.Place, Source: in.Body.Source}
+	d := dataset.Dataset{
+		ID: id.Dataset(in.Dataset), Size: in.Body.Size, Rule: in.Body.Place, Source: in.Body.Source,
+		Readers: fromReaders(in.Body.Readers, old.Readers),
+	}
 	for _, c := range in.Body.Copies {
 		d.Copies = append(d.Copies, fromCopy(c, old.Copies, s.Clock.Now()))
 	}
@@ -159,8 +216,26 @@ func (s *Server) putDataset(ctx context.Context, in *putDatasetInput) (*httpapi.
 	}
 
 	changed, _ := answer.(dataset.Dataset)
+	var put placed
 
-	return &httpapi.Body[api.Dataset]{Body: toDataset(&changed)}, nil
+	if err := s.query(ctx, func(y *yardmaster.Yard) { put = placedOf(ctx, y, changed) }); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
+	return &httpapi.Body[api.Dataset]{Body: toDataset(ctx, &put)}, nil
+}
+
+// fromReaders reads who may use a dataset. Clients of earlier versions know of no readers, so that none given are those
+// of before.
+func fromReaders(given, old []dataset.Reader) []dataset.Reader {
+	switch {
+	case given == nil:
+		return old
+	case slices.Contains(given, api.Everybody):
+		return nil
+	}
+
+	return given
 }
 
 // fromCopy reads a copy; one that was there before is there since then.
@@ -175,19 +250,18 @@ func fromCopy(c api.Copy, old []dataset.Copy, now time.Time) dataset.Copy {
 }
 
 // mayChange returns a dataset that the caller may change, or NotFound where they may
-// register one of that name.
+// register one of that name. A name that was registered once belongs to its owner for ever.
 func (s *Server) mayChange(ctx context.Context, name string) (dataset.Dataset, error) {
-	d, err := s.findDataset(ctx, name)
-	owner := d.Owner
-	if fault.KindOf(err) == fault.NotFound {
+	d, owner, err := s.findDataset(ctx, name)
+	if fault.KindOf(err) == fault.NotFound && owner == "" {
 		owner = callerOf(ctx).User
 	}
 
 	if denied := allow(ctx, tenant.ManageData, owner); denied != nil {
-		return d, denied
+		return d.Dataset, denied
 	}
 
-	return d, err
+	return d.Dataset, err
 }
 
 func (s *Server) removeDataset(ctx context.Context, in *datasetInput) (*struct{}, error) {
@@ -246,13 +320,13 @@ type auditInput struct {
 const maxUses = 200_000
 
 // auditDataset is for admins and for who owns the data. Of data that is not registered
-// any more the record is still there, for admins.
+// any more the record is still there, for the same people.
 func (s *Server) auditDataset(ctx context.Context, in *auditInput) (*httpapi.Body[api.Audit], error) {
-	d, missing := s.findDataset(ctx, in.Dataset)
+	d, owner, missing := s.findDataset(ctx, in.Dataset)
 	if missing != nil && fault.KindOf(missing) != fault.NotFound {
 		return nil, s.fail(ctx, missing)
 	}
-	if err := allow(ctx, tenant.ReadUsage, d.Owner); err != nil {
+	if err := allow(ctx, tenant.ReadUsage, owner); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 
@@ -273,8 +347,8 @@ func (s *Server) auditDataset(ctx context.Context, in *auditInput) (*httpapi.Bod
 }
 
 // auditOf says where a dataset was used. Uses are newest first.
-func auditOf(d *dataset.Dataset, uses []dataset.Use) api.Audit {
-	a := api.Audit{Place: d.Rule, Copies: []api.Copy{}, Uses: []api.DatasetUse{}, Complete: len(uses) <= maxUses}
+func auditOf(d *placed, uses []dataset.Use) api.Audit {
+	a := api.Audit{Place: d.place, Copies: []api.Copy{}, Uses: []api.DatasetUse{}, Complete: len(uses) <= maxUses}
 
 	for i := range uses {
 		u := &uses[i]

@@ -1,12 +1,14 @@
 package server
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/api"
+	"trainyard/internal/dataset"
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
 )
@@ -115,4 +117,108 @@ func TestAJobFileMayNameDataAndABudget(t *testing.T) {
 
 	_, err = ada.Submit(t.Context(), api.SubmitRequest{File: "run: a\ndata: [dogs]"}, "")
 	wantFault(t, err, fault.Invalid, "no_dataset")
+}
+
+func TestCredentialsOfASourceAreShownToThoseWhoMayChangeIt(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	ada, bob, root := y.researcher("ada"), y.researcher("bob"), y.admin()
+
+	const source = "https://svc:s3cr3t@nas.example/mri.tar?X-Amz-Signature=abc"
+	const redacted = "https://REDACTED@nas.example/mri.tar?REDACTED"
+
+	put, err := ada.PutDataset(t.Context(), "mri", api.DatasetRequest{Place: job.PlaceLocal, Source: source})
+	y.must(err)
+
+	if put.Source != source {
+		t.Errorf("ada has registered %s", put.Source)
+	}
+
+	for c, want := range map[*api.Client]string{ada: source, root: source, bob: redacted} {
+		d, err := c.Dataset(t.Context(), "mri")
+		y.must(err)
+
+		list, err := c.Datasets(t.Context(), api.Page{})
+		y.must(err)
+
+		if d.Source != want || len(list.Datasets) != 1 || list.Datasets[0].Source != want {
+			t.Errorf("shown %s and %+v, want %s", d.Source, list.Datasets, want)
+		}
+	}
+}
+
+func TestADatasetWithReadersIsThereForThemAlone(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	ada, bob, eve, root := y.researcher("ada"), y.researcher("bob"), y.researcher("eve"), y.admin()
+	_, err := ada.PutDataset(t.Context(), "mri",
+		api.DatasetRequest{Place: job.PlaceAny, Source: "/data/mri", Readers: []dataset.Reader{"bob"}})
+	y.must(err)
+
+	for c, there := range map[*api.Client]bool{ada: true, bob: true, root: true, eve: false} {
+		list, err := c.Datasets(t.Context(), api.Page{})
+		y.must(err)
+
+		if (len(list.Datasets) == 1) != there {
+			t.Errorf("listed %+v, want it there: %v", list.Datasets, there)
+		}
+
+		if _, err := c.Dataset(t.Context(), "mri"); (err == nil) != there {
+			t.Errorf("shown: %v, want it there: %v", err, there)
+		}
+	}
+
+	for c, may := range map[*api.Client]bool{ada: true, bob: true, root: false, eve: false} {
+		for _, dry := range []bool{true, false} {
+			_, err := c.Submit(t.Context(), api.SubmitRequest{File: "run: a\ndata: [mri]", DryRun: dry}, "")
+			if (err == nil) != may {
+				t.Errorf("submitted (dry run %v): %v, want it accepted: %v", dry, err, may)
+			}
+		}
+	}
+
+	_, err = eve.Submit(t.Context(), api.SubmitRequest{File: "run: a\ndata: [mri]"}, "")
+	_, absent := eve.Submit(t.Context(), api.SubmitRequest{File: "run: a\ndata: [mrx]"}, "")
+
+	if err == nil || strings.ReplaceAll(err.Error(), "mri", "mrx") != absent.Error() {
+		t.Errorf("mri: %v; one that is not registered: %v", err, absent)
+	}
+
+	// A client that knows of no readers changes none.
+	d, err := ada.PutDataset(t.Context(), "mri", api.DatasetRequest{Place: job.PlaceAny, Source: "/data/mri"})
+	if err != nil || !slices.Equal(d.Readers, []dataset.Reader{"bob"}) {
+		t.Errorf("readers %v (%v) after a change of something else", d.Readers, err)
+	}
+
+	// And it can be opened to everybody.
+	_, err = ada.PutDataset(t.Context(), "mri",
+		api.DatasetRequest{Place: job.PlaceAny, Source: "/data/mri", Readers: []dataset.Reader{api.Everybody}})
+	y.must(err)
+	y.submit(eve, "run: a\ndata: [mri]")
+}
+
+func TestTheNameOfARemovedDatasetCannotBeTaken(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	ada, bob := y.researcher("ada"), y.researcher("bob")
+	n := y.join("box1")
+	n.listen()
+
+	_, err := ada.PutDataset(t.Context(), "mri", api.DatasetRequest{Place: job.PlaceLocal, Source: "/data/mri"})
+	y.must(err)
+	n.awaitRun(y.using("ada", "mri"), 1)
+	y.must(ada.RemoveDataset(t.Context(), "mri"))
+
+	_, err = bob.PutDataset(t.Context(), "mri", api.DatasetRequest{Place: job.PlaceAny, Source: "https://evil.example/x"})
+	wantFault(t, err, fault.Denied, "not_allowed")
+	_, err = bob.AuditDataset(t.Context(), "mri", 0)
+	wantFault(t, err, fault.Denied, "not_allowed")
+
+	audit, err := ada.AuditDataset(t.Context(), "mri", 0)
+	if err != nil || len(audit.Uses) != 1 {
+		t.Errorf("ada's audit of what she has removed: %+v (%v)", audit, err)
+	}
+
+	_, err = ada.PutDataset(t.Context(), "mri", api.DatasetRequest{Place: job.PlaceLocal, Source: "/data/mri"})
+	y.must(err)
 }

@@ -29,6 +29,7 @@ import (
 	"trainyard/internal/logs/archive"
 	"trainyard/internal/retention"
 	"trainyard/internal/server/agentapi"
+	"trainyard/internal/server/content"
 	"trainyard/internal/server/feed"
 	"trainyard/internal/server/forecaster"
 	"trainyard/internal/server/httpapi"
@@ -86,6 +87,7 @@ type Server struct {
 	router  httpapi.Router
 	agents  *agentapi.Server
 	seer    *forecaster.Forecaster
+	content *content.Content
 }
 
 // New returns a server; Handler is what it serves. The loop must not run yet.
@@ -98,6 +100,7 @@ func New(c Config, d Deps, start string) *Server {
 	s.health.dataDir = c.DataDir
 	s.api = humago.New(s.mux, describe(c.Version))
 	s.router = httpapi.Router{API: s.api, Mux: s.mux, Log: d.Log}
+	s.content = content.New(d.Store, d.Blobs, d.Clock)
 	s.seer = forecaster.New(forecaster.Deps{Store: d.Store, Clock: d.Clock, Log: d.Log, Do: s.do, Query: s.query})
 	d.Loop.Tell(s.seer.Follow)
 	s.agents = agentapi.New(s.agentConfig(start))
@@ -116,6 +119,7 @@ func (s *Server) agentConfig(start string) agentapi.Config {
 		Incarnation: s.Loop.incarnation(),
 		Store:       s.Store,
 		Blobs:       s.Blobs,
+		Content:     s.content,
 		Archive:     s.Logbook,
 		Assignments: s.Assignments,
 		Metrics:     s.seer,
@@ -168,6 +172,7 @@ func (s *Server) Run(ctx context.Context) {
 	defer func() { <-seer }() // its last curves are written
 
 	go s.agents.VerifyCheckpoints(ctx)
+	go s.adoptContent(ctx)
 
 	if err := s.agents.RecallReleases(ctx); err != nil && ctx.Err() == nil {
 		s.Log.ErrorContext(ctx, "reading releases of GPUs failed; release them again", "error", err)
@@ -180,6 +185,14 @@ func (s *Server) Run(ctx context.Context) {
 
 		s.limiter.sweep()
 	})
+}
+
+// adoptContent enters who possesses the content that earlier versions have taken. Until then, and if it fails, people
+// upload it again.
+func (s *Server) adoptContent(ctx context.Context) {
+	if err := s.content.Adopt(ctx); err != nil && ctx.Err() == nil {
+		s.Log.ErrorContext(ctx, "entering the owners of uploaded files failed; the next start tries again", "error", err)
+	}
 }
 
 // Handler answers requests.

@@ -60,14 +60,16 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*httpapi.Body[api
 		return &httpapi.Body[api.SubmitReply]{Body: reply}, problemOrNil(err)
 	}
 
-	if err := s.checkWorkdir(ctx, in.Body.Workdir); err != nil {
-		return nil, httpapi.ToProblem(err)
-	}
-
 	if in.Key != "" {
 		msg.KeyHash = hashOf(&in.Body)
 		if done, err := s.submittedBefore(ctx, &msg, &reply); done || err != nil {
 			return &httpapi.Body[api.SubmitReply]{Body: reply}, problemOrNil(err)
+		}
+	}
+
+	if in.Body.Workdir != "" {
+		if err := s.content.CheckWorkdir(ctx, who.User, in.Body.Workdir); err != nil {
+			return nil, s.fail(ctx, err)
 		}
 	}
 

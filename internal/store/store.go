@@ -100,6 +100,20 @@ type Store interface {
 	// Documents lists documents that the filter lets through, newest first.
 	Documents(ctx context.Context, f DocumentFilter) ([]Document, error)
 
+	// Possess records that users have contents, beside the loop's commits; only the leader may. What is recorded
+	// already gets the size that is given.
+	Possess(ctx context.Context, list ...Possession) error
+	// Disown removes the possessions of contents, of all users. One that nobody possesses is no mistake.
+	Disown(ctx context.Context, digests ...string) error
+	// Possessed returns those of the digests whose contents a user possesses, in their order.
+	Possessed(ctx context.Context, owner id.User, digests []string) ([]string, error)
+	// PossessedBytes returns how many bytes all contents of a user have; it reads an index only.
+	PossessedBytes(ctx context.Context, owner id.User) (int64, error)
+	// PossessedDigests lists the digests after one that anybody possesses, in order and each once.
+	PossessedDigests(ctx context.Context, after string, limit int) ([]string, error)
+	// UnreadManifests lists possessions of the size UnreadManifest.
+	UnreadManifests(ctx context.Context, limit int) ([]Possession, error)
+
 	// Ping answers whether the store can write and read now.
 	Ping(ctx context.Context) error
 	Close() error
@@ -184,6 +198,18 @@ type EventFilter struct {
 	Newest bool   // if there are more than Limit, the newest of them, still oldest first
 	Limit  int    // at most this many; required
 }
+
+// Possession says that a user has shown to have a content: they have uploaded it.
+type Possession struct {
+	Owner  id.User
+	Digest string // SHA-256 of the content, in hex
+	Size   int64  // bytes of the content, or UnreadManifest
+	Since  time.Time
+}
+
+// UnreadManifest is the size of a manifest that a version without possessions has taken: the user of whose job it is
+// possesses the files that it lists, too, but nobody has entered them yet.
+const UnreadManifest = -1
 
 // Document is something that is kept whole under a name. What is in it is its writer's business.
 type Document struct {

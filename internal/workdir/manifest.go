@@ -9,6 +9,7 @@ import (
 	"io"
 	"path"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"trainyard/internal/api"
@@ -19,6 +20,7 @@ const (
 	maxPath    = 4000 // bytes of a path, below what Linux allows with the node's own folder in front
 	maxElement = 255  // bytes between two slashes
 	maxLink    = 4000
+	maxDepth   = 128 // elements of a path or of a link, so that checking them is quick
 
 	// MaxManifest is the most bytes a manifest may have.
 	MaxManifest = 64 << 20
@@ -82,7 +84,8 @@ func Decode(r io.Reader) (api.Manifest, error) {
 
 // Check says whether a manifest can be made into a folder without touching
 // anything outside it: every path is relative and plain, they are sorted, each
-// occurs once, none lies below a file or link, and links stay inside.
+// occurs once, none lies below a file or link, and links stay inside, also those
+// that lead through other links.
 func Check(m api.Manifest) error {
 	leaves := make(map[string]bool, len(m.Files))
 	last := ""
@@ -106,13 +109,16 @@ func Check(m api.Manifest) error {
 		}
 	}
 
-	return nil
+	return checkLinks(m.Files)
 }
 
 func checkFile(f api.ManifestFile) error {
 	switch {
 	case !safePath(f.Path):
 		return badManifest(f.Path, "is not a plain relative path")
+	case hasControl(f.Path) || hasControl(f.Link):
+		return badManifest(f.Path, "has control characters in its name").
+			WithRemedy("rename it, or exclude it in .trainyardignore")
 	case f.Mode > 0o777:
 		return badManifest(f.Path, "has mode bits that are not permissions")
 	case f.Size < 0:
@@ -131,7 +137,7 @@ func checkFile(f api.ManifestFile) error {
 // safePath reports whether p names something inside a folder, written in the
 // one way there is to write it.
 func safePath(p string) bool {
-	if p == "" || len(p) > maxPath || !utf8.ValidString(p) || strings.ContainsRune(p, 0) {
+	if p == "" || len(p) > maxPath || strings.Count(p, "/") >= maxDepth || !utf8.ValidString(p) || strings.ContainsRune(p, 0) {
 		return false
 	}
 
@@ -147,7 +153,7 @@ func safePath(p string) bool {
 // insideLink reports whether a link at name with this target stays inside, as
 // far as its text tells.
 func insideLink(name, target string) bool {
-	if target == "" || len(target) > maxLink || !utf8.ValidString(target) || strings.ContainsRune(target, 0) ||
+	if target == "" || len(target) > maxLink || strings.Count(target, "/") >= maxDepth || !utf8.ValidString(target) || strings.ContainsRune(target, 0) ||
 		path.IsAbs(target) {
 		return false
 	}
@@ -156,6 +162,9 @@ func insideLink(name, target string) bool {
 
 	return end != ".." && !strings.HasPrefix(end, "../")
 }
+
+// hasControl reports whether a name could change what a terminal shows.
+func hasControl(name string) bool { return strings.ContainsFunc(name, unicode.IsControl) }
 
 func isDigest(s string) bool {
 	for _, c := range []byte(s) {

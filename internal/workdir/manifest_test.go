@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -45,6 +46,18 @@ func TestManifestRefuses(t *testing.T) {
 		{"a digest in capitals", []api.ManifestFile{{Path: "a", Digest: strings.Repeat("A", 64)}}},
 		{"a digest that is a path", []api.ManifestFile{{Path: "a", Digest: "../../etc/passwd"}}},
 		{"set-user-id", []api.ManifestFile{{Path: "a", Digest: d, Mode: 0o4755}}},
+		{"a name with an escape", []api.ManifestFile{file("a\x1b[2J")}},
+		{"a name with a newline", []api.ManifestFile{file("a\nb")}},
+		{"a name with a C1 control", []api.ManifestFile{file("a\u009bb")}},
+		{"a link to a name with an escape", []api.ManifestFile{{Path: "a", Link: "b\x1b"}}},
+		{"a path that is too deep", []api.ManifestFile{file(strings.Repeat("a/", 128) + "a")}},
+		{"a link outside through another", []api.ManifestFile{
+			{Path: "a/b/l", Link: "../.."}, {Path: "x", Link: "a/b/l/../identity"},
+		}},
+		{"a link outside through two others", []api.ManifestFile{
+			{Path: "a/l", Link: ".."}, {Path: "b/m", Link: "../a/l"}, {Path: "c/d/e/n", Link: "../../../b/m/../x"},
+		}},
+		{"links that lead through too many others", chain(41)},
 		{"a size below zero", []api.ManifestFile{{Path: "a", Digest: d, Size: -1}}},
 	}
 
@@ -64,12 +77,40 @@ func TestManifestRefuses(t *testing.T) {
 	}
 }
 
+// chain returns links that lead through each other to a file.
+func chain(links int) []api.ManifestFile {
+	list := []api.ManifestFile{{Path: "l00", Digest: strings.Repeat("a", 64)}}
+	for i := 1; i <= links; i++ {
+		list = append(list, api.ManifestFile{Path: fmt.Sprintf("l%02d", i), Link: fmt.Sprintf("l%02d", i-1)})
+	}
+
+	return list
+}
+
+func TestManifestAcceptsLinksThatStayInside(t *testing.T) {
+	t.Parallel()
+	d := strings.Repeat("a", 64)
+
+	for name, files := range map[string][]api.ManifestFile{
+		"to the folder itself":  {{Path: "a/b/l", Link: "../.."}},
+		"through another":       {{Path: "a/b", Digest: d}, {Path: "c/l", Link: "../a"}, {Path: "x", Link: "c/l/../a/b"}},
+		"to what is not there":  {{Path: "a", Link: "b/../c"}},
+		"in circles":            {{Path: "a", Link: "b/x"}, {Path: "b", Link: "a"}},
+		"through as many as go": chain(40),
+	} {
+		if err := workdir.Check(api.Manifest{Files: files}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func FuzzManifest(f *testing.F) {
 	d := strings.Repeat("a", 64)
 	for _, seed := range []string{
 		`{"files":[]}`, `{"files":null}`, `{`, `{"files":[{"path":"a","mode":420,"size":1,"digest":"` + d + `"}]}`,
 		`{"files":[{"path":"../a","digest":"` + d + `"}]}`, `{"files":[{"path":"a","link":"b/../../c"}]}`,
 		`{"files":[{"path":"a","link":"b"},{"path":"a/b","digest":"` + d + `"}]}`, `{"files":[]} x`,
+		`{"files":[{"path":"a/b/l","link":"../.."},{"path":"x","link":"a/b/l/../c"}]}`,
 		`{"files":[{"path":"s/l","mode":511,"size":0,"link":"../.."},{"path":"s/x","digest":"` + d + `"}]}`,
 	} {
 		f.Add([]byte(seed))
@@ -120,6 +161,9 @@ func materialiseInside(t *testing.T, m api.Manifest) {
 
 	// Names that the file system refuses are an error, never a write elsewhere.
 	made := workdir.Materialise(t.Context(), links, dir, fetch) == nil
+	if made {
+		linksStayInside(t, dir, links.Files)
+	}
 
 	err := filepath.WalkDir(outer, func(name string, _ fs.DirEntry, err error) error {
 		if err == nil && name != outer && name != filepath.Dir(dir) && (!made || !strings.HasPrefix(name, dir)) {
@@ -130,5 +174,23 @@ func materialiseInside(t *testing.T, m api.Manifest) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// linksStayInside checks that no link of a folder leads outside, however many others it leads through.
+func linksStayInside(t *testing.T, dir string, links []api.ManifestFile) {
+	t.Helper()
+
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	defer func() { _ = root.Close() }()
+
+	for _, l := range links {
+		if _, err := root.Stat(l.Path); err != nil && strings.Contains(err.Error(), "escapes") {
+			t.Errorf("link %s -> %s: %v", l.Path, l.Link, err)
+		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/queue"
-	"trainyard/internal/yardmaster/datasets"
 )
 
 // PutDataset registers a dataset, changes or removes it. The answer is the dataset.
@@ -20,13 +19,13 @@ type PutDataset struct {
 }
 
 func (m PutDataset) handle(y *Yard) (any, error) {
-	d, change, err := y.data.Put(y.now, m.Dataset, m.By)
+	d, changes, err := y.data.Put(y.now, m.Dataset, m.By)
 	if err != nil {
 		return nil, err
 	}
 
-	if change != "" {
-		y.applyDataRule(&d, change)
+	for i := range changes {
+		y.applyDataRule(&changes[i].Dataset, changes[i].Words)
 	}
 
 	return d, nil
@@ -49,18 +48,21 @@ func (y *Yard) applyDataRule(d *dataset.Dataset, change string) {
 		}
 
 		if at := y.forbidden(r, d); at != nil {
-			y.evict(r.run, at.ID, theYard, fmt.Sprintf(
-				"dataset %s may only be used on %s nodes (%s); %s is %s",
-				d.ID,
-				d.Rule,
-				change,
-				at.ID,
-				at.Class.Words(),
-			))
+			y.evict(r.run, at.ID, theYard, y.evictedBy(r, d, at, change))
 		}
 	}
 
 	y.promisesDue = y.promisesDue || len(y.promises) > 0
+}
+
+// evictedBy says why a job may not use a dataset on a node any more.
+func (y *Yard) evictedBy(r *jobRecord, d *dataset.Dataset, at *fleet.Node, change string) string {
+	if !y.data.ReadBy(d, r.Owner) {
+		return fmt.Sprintf("dataset %s may no longer be used by %s (%s)", d.ID, r.Owner, change)
+	}
+
+	return fmt.Sprintf("dataset %s may only be used on %s nodes (%s); %s is %s",
+		d.ID, y.data.RuleOf(d), change, at.ID, at.Class.Words())
 }
 
 // requeue brings the queue entry of a job up to date after its needs have changed: a queued
@@ -85,7 +87,7 @@ func (y *Yard) requeue(r *jobRecord) {
 // there is none.
 func (y *Yard) forbidden(r *jobRecord, d *dataset.Dataset) *fleet.Node {
 	for i := range r.run.Ranks {
-		if n := y.nodes.Of(r.run.Ranks[i].Node); n != nil && !datasets.Allows(d, &r.Job, n) {
+		if n := y.nodes.Of(r.run.Ranks[i].Node); n != nil && !y.data.Allows(d, &r.Job, n) {
 			return n
 		}
 	}

@@ -579,3 +579,90 @@ func TestCopiesThatNodesKeepAreKnown(t *testing.T) {
 		t.Errorf("a server that starts anew believes in %+v", copies)
 	}
 }
+
+// Who is no longer a reader of a dataset loses the runs that use it, and their jobs wait.
+func TestReadersThatChangeWhileJobsRun(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.node("a", 9)
+
+	put := func(readers ...dataset.Reader) {
+		y.ok(yardmaster.PutDataset{
+			By: "alice", Dataset: dataset.Dataset{ID: "mri", Rule: job.PlaceAny, Source: "/data/mri", Readers: readers},
+		})
+	}
+
+	y.ok(yardmaster.PutUser{User: "bob", Role: tenant.Researcher, By: "test"})
+	put("bob")
+
+	mine, his := y.submit("alice", using("mri")), y.submit("bob", using("mri"))
+	y.round()
+	y.running(mine, 0)
+	y.running(his, 0)
+	y.Take()
+	put("carol")
+	y.check()
+
+	b := y.Take()
+	if len(b.Orders) != 1 || b.Orders[0].Job != his || b.Orders[0].Stop != job.StopTerm {
+		t.Fatalf("orders %+v, want the stop of %s alone", b.Orders, his)
+	}
+
+	y.ends(his, 0, yardmaster.RankReport{Cause: job.CauseCancelled, ExitCode: 143, Signalled: true})
+	y.round()
+
+	want := "dataset mri may no longer be used by bob (changed by alice: readers changed from bob to carol); requeued"
+	if got := y.job(his); got.State != job.Recovering || got.Reason != want {
+		t.Errorf("the job is %s: %s", got.State, got.Reason)
+	}
+
+	why, _ := y.Why(y.now, his)
+	if why.Blocker != place.BlockData || why.Sentence != "dataset mri may no longer be used by bob" {
+		t.Errorf("it waits for %q: %s", why.Blocker, why.Sentence)
+	}
+
+	// An override is about places, not about people.
+	y.ok(yardmaster.Override{Job: his, Place: job.PlaceAny, By: "root", Why: "he asked"})
+	y.round()
+
+	if n := y.nodeOf(his); n != "" {
+		t.Errorf("it runs on %s", n)
+	}
+
+	put("bob")
+	y.round()
+
+	if n := y.nodeOf(his); n != "a" {
+		t.Errorf("it is on %q, want a", n)
+	}
+}
+
+// The rule of a dataset is that of its data: jobs that use it under another name are stopped, too.
+func TestARuleThatChangesUnderAnotherName(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.reserved("c", 9)
+	y.rule("mri", job.PlaceAny)
+	y.ok(yardmaster.PutUser{User: "bob", Role: tenant.Researcher, By: "test"})
+	y.ok(yardmaster.PutDataset{
+		By: "bob", Dataset: dataset.Dataset{ID: "loot", Rule: job.PlaceAny, Source: "http://svc:pw@h/mri?x=y"},
+	})
+
+	j := y.submit("bob", using("loot"))
+	y.round()
+	y.running(j, 0)
+	y.Take()
+	y.rule("mri", job.PlaceLocal)
+	y.check()
+
+	b := y.Take()
+	if len(b.Orders) != 1 || b.Orders[0].Job != j || b.Orders[0].Stop != job.StopTerm {
+		t.Fatalf("orders %+v, want the stop of %s", b.Orders, j)
+	}
+
+	want := "dataset loot may only be used on local nodes (dataset mri, which has the same data, changed by alice: " +
+		"place changed from any to local); c is a reserved node"
+	if !slices.ContainsFunc(b.Events, func(e yardmaster.Event) bool { return e.Job == j && e.Reason == want }) {
+		t.Errorf("events %+v, want one that says %q", b.Events, want)
+	}
+}

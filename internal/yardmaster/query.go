@@ -215,6 +215,15 @@ func (y *Yard) Quotas(now time.Time, u id.User) (all []tenant.Quota, statuses []
 // Datasets returns all datasets by name.
 func (y *Yard) Datasets() []dataset.Dataset { return y.data.All() }
 
+// DatasetOwner returns whom the name of a dataset belongs to, also after the dataset was removed; "" if it is free.
+func (y *Yard) DatasetOwner(name id.Dataset) id.User { return y.data.Owner(name) }
+
+// ReadsDataset reports whether a user may use a dataset.
+func (y *Yard) ReadsDataset(u id.User, d *dataset.Dataset) bool { return y.data.ReadBy(d, u) }
+
+// DatasetPlace returns where a dataset may be used, also by the rules of others with the same data.
+func (y *Yard) DatasetPlace(d *dataset.Dataset) job.Place { return y.data.RuleOf(d) }
+
 // Unposted returns what would be posted if everything ended now, and the number of the last
 // posting in the ledger.
 func (y *Yard) Unposted(now time.Time) ([]ledger.Posting, uint64) {

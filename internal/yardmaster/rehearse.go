@@ -72,6 +72,9 @@ func (y *Yard) Rehearse(now time.Time, owner id.User, file []Candidate) (*Rehear
 		if err := y.people.CheckSubmit(owner, r.Project, c.Spec.Priority, y.cfg.Caps); err != nil {
 			return nil, err
 		}
+		if err := y.data.CheckReaders(owner, c.Spec.Data); err != nil {
+			return nil, err
+		}
 		if _, err := y.data.PlaceOf(c.Spec.Place, c.Spec.Data); err != nil {
 			return nil, err
 		}

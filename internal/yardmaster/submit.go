@@ -87,6 +87,9 @@ func (m Submit) handle(y *Yard) (any, error) {
 		if err := y.people.CheckSubmit(m.Owner, r.Project, nj.Spec.Priority, y.cfg.Caps); err != nil {
 			return nil, err
 		}
+		if err := y.data.CheckReaders(m.Owner, nj.Spec.Data); err != nil {
+			return nil, err
+		}
 		if _, err := y.data.PlaceOf(nj.Spec.Place, nj.Spec.Data); err != nil {
 			return nil, err
 		}

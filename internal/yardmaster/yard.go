@@ -239,7 +239,7 @@ func New(cfg Config) *Yard {
 	}
 
 	y.people = people.New(&y.feed)
-	y.data = datasets.New(cfg.Network, &y.feed)
+	y.data = datasets.New(cfg.Network, &y.feed, y.people.Member)
 	y.checkpoints = checkpoints.New(&y.feed)
 	y.nodes = nodes.New(cfg.Patience, &y.feed, &y.timers,
 		nodes.Watcher{Changed: y.nodeChanged, Lost: y.lose})

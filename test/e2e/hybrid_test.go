@@ -382,8 +382,8 @@ func TestASecondJobWaitsWhileTheQuotaOfProvisionedNodesIsUsed(t *testing.T) {
 
 func TestDataOfTheBuildingStaysThereUnlessSomebodyWritesDownWhyNot(t *testing.T) {
 	t.Parallel()
-	h := newHybrid(t, yardtest.Cloud{Provision: soon, Offers: oneA100})
-	h.join(t, []string{"north"}, "--fake-gpus", "1xV100:16GB")
+	h := newHybrid(t, yardtest.Cloud{Provision: soon, Offers: oneA100, DataRoots: os.TempDir()})
+	h.join(t, []string{"north"}, "--fake-gpus", "1xV100:16GB", "--data-roots", os.TempDir())
 	source := filepath.Join(h.Folder, "patients.csv")
 	open(t, source)
 

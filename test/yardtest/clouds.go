@@ -20,6 +20,7 @@ type Cloud struct {
 	Provision string // the terms, as the file of clouds has them: {idle: 1s}
 	Boot      string // from the order until a machine's agent is started
 	Offers    string // the types, as lines of a price file
+	DataRoots string // below which machines read datasets; none if left out
 	Notice    string // that spot machines get before they are reclaimed; none if left out
 }
 
@@ -30,12 +31,13 @@ const Provider = "lab"
 func (c *Cloud) Flags() ([]string, error) {
 	terms := fmt.Sprintf(
 		"yard: %s\nprovision: %s\nproviders:\n"+
-			"  - {name: %s, kind: process, dir: machines, boot: %s, notice: %s, offers: offers.yaml}\n",
+			"  - {name: %s, kind: process, dir: machines, boot: %s, notice: %s, data_roots: [%s], offers: offers.yaml}\n",
 		c.Yard(),
 		c.Provision,
 		Provider,
 		c.Boot,
 		cmp.Or(c.Notice, "0s"),
+		c.DataRoots,
 	)
 
 	prices := fmt.Sprintf(

@@ -87,6 +87,8 @@ type cloudProvider struct {
 	Name   string `yaml:"name"`
 	Kind   string `yaml:"kind"`
 	Offers string `yaml:"offers"` // price file, relative to the directory of this file
+	// DataRoots are the directories of its machines below which datasets may be read, as the agent's setting has them.
+	DataRoots []string `yaml:"data_roots"`
 
 	Regions []string `yaml:"regions" kinds:"aws,openstack"`
 	KeyName string   `yaml:"key_name" kinds:"aws,openstack"`
@@ -525,12 +527,24 @@ func (p *Provisioner) prepare(ctx context.Context, l *fleet.Lease) (cloud.Reques
 			AgentHash: p.program,
 
 			SpotNotice: p.spotNotice(l.Offer.Provider),
+			DataRoots:  p.dataRoots(l.Offer.Provider),
 		},
 	}
 
 	r.Boot.Script, err = cloud.UserData(r, l.Requested)
 
 	return r, err
+}
+
+// dataRoots lists the directories of a provider's machines below which datasets may be read.
+func (p *Provisioner) dataRoots(provider string) string {
+	for i := range p.Clouds.Providers {
+		if c := &p.Clouds.Providers[i]; c.Name == provider {
+			return strings.Join(c.DataRoots, ",")
+		}
+	}
+
+	return ""
 }
 
 // spotNotice says where the machines of a provider read that they will be reclaimed. Those that are processes get it

@@ -9,23 +9,29 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"trainyard/internal/fault"
 )
 
 // copyFrom copies a file or directory that the machine can read, such as one on a network file
 // system. It always starts over: resuming is not worth its complexity for sources this close.
-func (c *Cache) copyFrom(ctx context.Context, f *fetch) error {
+func (c *Cache) copyFrom(ctx context.Context, f *fetch) (err error) {
 	if err := f.discard(); err != nil {
 		return failed(f.ref.Name, "%v", err)
 	}
 
-	root, err := filepath.EvalSymlinks(f.src.At)
+	from, err := c.openTree(f.src.At)
 	if err != nil {
-		return failed(f.ref.Name, "%v", err)
+		return c.denied(f.ref.Name, err)
 	}
 
-	total, err := measure(ctx, root)
+	defer func() { err = errors.Join(err, from.close()) }()
+
+	total, err := from.measure(ctx)
 	if err != nil {
-		return failed(f.ref.Name, "%v", err)
+		return c.denied(f.ref.Name, err)
 	}
 	if err := f.sized(total); err != nil {
 		return err
@@ -37,18 +43,7 @@ func (c *Cache) copyFrom(ctx context.Context, f *fetch) error {
 		return err
 	}
 
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || ctx.Err() != nil {
-			return errors.Join(err, ctx.Err())
-		}
-
-		inside, err := filepath.Rel(root, path)
-		if err != nil {
-			return err
-		}
-
-		return f.copyOne(ctx, path, filepath.Join(f.target(), inside), d)
-	})
+	err = from.walk(ctx, func(path string, d fs.DirEntry) error { return f.copyOne(ctx, from, path, d) })
 
 	switch {
 	case ctx.Err() != nil:
@@ -60,51 +55,163 @@ func (c *Cache) copyFrom(ctx context.Context, f *fetch) error {
 	return f.checkCopy()
 }
 
-// measure returns the total size in bytes of the files below a path.
-func measure(ctx context.Context, root string) (total int64, err error) {
-	err = filepath.WalkDir(root, func(_ string, d fs.DirEntry, err error) error {
+// denied returns the fault that says why a source cannot be read, with its remedy.
+func (c *Cache) denied(name string, err error) error {
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		return failed(name, "%v", err)
+	}
+
+	out := failed(name, "%s", f.Message)
+	out.Remedy = f.Remedy
+
+	return out
+}
+
+// tree is a file or directory that is being copied. It is open, so that it stays the one that was checked.
+type tree struct {
+	top   *os.File
+	dir   *os.Root // nil if it is a file
+	roots *roots
+}
+
+// openTree opens a source below a data root.
+func (c *Cache) openTree(path string) (*tree, error) {
+	top, err := c.roots.open(path, unix.O_RDONLY|unix.O_NOCTTY|unix.O_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+
+	t := &tree{top: top, roots: &c.roots}
+
+	info, err := top.Stat()
+	switch {
+	case err != nil:
+	case info.IsDir():
+		t.dir, err = os.OpenRoot(pathOf(top))
+	case !info.Mode().IsRegular():
+		err = notCopied(path)
+	}
+
+	if err != nil {
+		return nil, errors.Join(err, top.Close())
+	}
+
+	return t, nil
+}
+
+func (t *tree) close() error {
+	var err error
+	if t.dir != nil {
+		err = t.dir.Close()
+	}
+
+	return errors.Join(err, t.top.Close())
+}
+
+// walk visits the entries of a directory, or the file. Links are visited, and not followed.
+func (t *tree) walk(ctx context.Context, visit func(path string, d fs.DirEntry) error) error {
+	if t.dir == nil {
+		info, err := t.top.Stat()
+		if err != nil {
+			return err
+		}
+
+		return visit(".", fs.FileInfoToDirEntry(info))
+	}
+
+	return fs.WalkDir(t.dir.FS(), ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
 		}
 
-		if d.Type().IsRegular() {
+		if d.IsDir() {
 			info, err := d.Info()
 			if err != nil {
 				return err
 			}
+			if t.roots.isPrivateDir(info) {
+				return isPrivate(filepath.Join(t.top.Name(), path))
+			}
+		}
 
+		return visit(path, d)
+	})
+}
+
+// measure returns the total size in bytes of the files.
+func (t *tree) measure(ctx context.Context) (total int64, err error) {
+	err = t.walk(ctx, func(_ string, d fs.DirEntry) error {
+		if !d.Type().IsRegular() {
+			return nil
+		}
+
+		info, err := d.Info()
+		if err == nil {
 			total += info.Size()
 		}
 
-		return nil
+		return err
 	})
 
 	return total, err
 }
 
+// open opens one of its files. What is a file when it is visited may be something else by now.
+func (t *tree) open(path string) (*os.File, error) {
+	if t.dir == nil {
+		_, err := t.top.Seek(0, io.SeekStart)
+		return t.top, err
+	}
+
+	in, err := t.dir.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+
+	info, err := in.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = notCopied(in.Name())
+	}
+
+	if err != nil {
+		return nil, errors.Join(err, in.Close())
+	}
+
+	return in, nil
+}
+
+func notCopied(path string) error {
+	return &fs.PathError{Op: "copy", Path: path, Err: errors.New("not a file, folder or symbolic link")}
+}
+
 // copyOne copies one directory entry: a directory without its content, a link as a link, or a file
 // with its bytes.
-func (f *fetch) copyOne(ctx context.Context, from, to string, d fs.DirEntry) error {
+func (f *fetch) copyOne(ctx context.Context, from *tree, path string, d fs.DirEntry) error {
+	to := filepath.Join(f.target(), path)
+
 	switch {
 	case d.IsDir():
 		return os.Mkdir(to, 0o755) //nolint:gosec // programs that run as others may read it
 	case d.Type()&fs.ModeSymlink != 0:
-		link, err := os.Readlink(from)
+		link, err := from.dir.Readlink(path)
 		if err != nil {
 			return err
 		}
 
 		return os.Symlink(link, to)
 	case !d.Type().IsRegular():
-		return &fs.PathError{Op: "copy", Path: from, Err: errors.New("not a file, folder or symbolic link")}
+		return notCopied(filepath.Join(from.top.Name(), path))
 	}
 
-	in, err := os.Open(from)
+	in, err := from.open(path)
 	if err != nil {
 		return err
 	}
 
-	defer func() { _ = in.Close() }()
+	if from.dir != nil {
+		defer func() { _ = in.Close() }()
+	}
 
 	//nolint:gosec // programs that run as other users may read it
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)

@@ -16,6 +16,7 @@ import (
 
 	"trainyard/internal/atomicfile"
 	"trainyard/internal/dataset"
+	"trainyard/internal/fault"
 	"trainyard/internal/job"
 )
 
@@ -72,12 +73,15 @@ func keyOf(name, source string) string {
 func (c *Cache) locate(ref job.DataRef) (located, error) {
 	p := located{ref: ref}
 	if ref.Path != "" && filepath.IsAbs(ref.Path) {
-		switch _, err := os.Stat(ref.Path); {
-		case err == nil:
+		err := c.roots.usable(filepath.Clean(ref.Path))
+		if err == nil {
 			p.path = ref.Path
 			return p, nil
-		case ref.Source == "" || !errors.Is(err, fs.ErrNotExist):
-			return p, failed(ref.Name, "registered copy not found at %s: %v", ref.Path, err)
+		}
+
+		// Elsewhere it may be had all the same: this node has not got the copy, or may not read it.
+		if ref.Source == "" || !errors.Is(err, fs.ErrNotExist) && fault.KindOf(err) != fault.Denied {
+			return p, c.denied(ref.Name, fmt.Errorf("registered copy not found at %s: %w", ref.Path, err))
 		}
 	}
 
@@ -92,12 +96,16 @@ func (c *Cache) locate(ref job.DataRef) (located, error) {
 		return p, failed(ref.Name, "no copy on this node and no source to fetch it from").
 			WithRemedy("set a source: trainyard data add %s --source …", ref.Name)
 	case dataset.SourcePath:
-		if _, err := os.Stat(src.At); err != nil {
-			return p, failed(ref.Name, "%v", err)
+		if err := c.roots.usable(src.At); err != nil {
+			return p, c.denied(ref.Name, err)
 		}
 
 		p.path = src.At
 	case dataset.SourceFile, dataset.SourceHTTP:
+		if _, _, err := c.roots.of(src.At); src.Kind == dataset.SourceFile && err != nil {
+			return p, c.denied(ref.Name, err)
+		}
+
 		p.key, p.base = keyOf(ref.Name, ref.Source), src.Base
 		if p.base == "" {
 			p.base = ref.Name

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -171,15 +170,8 @@ func (c *Cache) obtain(ctx context.Context, f *fetch) (*entry, error) {
 // target returns the path of the file or directory that is being fetched.
 func (f *fetch) target() string { return filepath.Join(f.dir, partDir, contentDir, f.base) }
 
-// from names the source as it may be shown to people: without a password.
-func (f *fetch) from() string {
-	u, err := url.Parse(f.src.At)
-	if err != nil {
-		return f.src.At
-	}
-
-	return u.Redacted()
-}
+// from names the source as it may be shown to people: without credentials.
+func (f *fetch) from() string { return dataset.Redacted(f.src.At) }
 
 // discard deletes the bytes fetched so far.
 func (f *fetch) discard() error {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -199,7 +200,10 @@ func (d *getting) ask(ctx context.Context, offset int64, validator string) (*htt
 		}
 	}
 
-	resp, err := d.cache.opt.Client.Do(req)
+	resp, err := d.cache.client.Do(req)
+	if r, ok := refused(err); ok {
+		return nil, failed(d.ref.Name, "%s: %v", d.from(), r)
+	}
 	if err != nil {
 		return nil, d.brokeOff(ctx, err)
 	}
@@ -211,6 +215,11 @@ func (d *getting) ask(ctx context.Context, offset int64, validator string) (*htt
 func (d *getting) brokeOff(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil {
 		err = cause
+	}
+
+	// The address in it may have a signature, which is not for everybody who reads why a run waits.
+	if u := (*url.Error)(nil); errors.As(err, &u) {
+		err = u.Err
 	}
 
 	return passed("%s: %w", d.from(), err)

@@ -107,6 +107,10 @@ func status(code int) func(http.ResponseWriter, *http.Request, int) {
 	return func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(code) }
 }
 
+func redirect(to string) func(http.ResponseWriter, *http.Request, int) {
+	return func(w http.ResponseWriter, r *http.Request, _ int) { http.Redirect(w, r, to, http.StatusFound) }
+}
+
 // content is a file of that many bytes.
 func content(n int) []byte {
 	data := make([]byte, n)
@@ -151,7 +155,7 @@ func options(t *testing.T) staging.Options {
 	t.Helper()
 	return staging.Options{
 		Dir: filepath.Join(t.TempDir(), "datasets"), Log: slog.New(slog.DiscardHandler), Clock: clock.Wall{},
-		Wait: time.Millisecond, Free: disk{1 << 40}.free, Client: &http.Client{Transport: &http.Transport{}},
+		Wait: time.Millisecond, Free: disk{1 << 40}.free, Roots: []string{os.TempDir()}, Hosts: []string{"127.0.0.1"},
 	}
 }
 

@@ -17,7 +17,9 @@
 // Runs that need the same data at the same time share one fetch. When the disk or the limit of
 // the cache leaves too little room, datasets that no run uses are removed, the least recently
 // used first. The package does not decide who may use which data: the yard places a run only
-// where the rules of its data allow it.
+// where the rules of its data allow it. But users choose the sources, and the agent may read more
+// than they: so it opens only what lies below the data roots that the operator of this machine
+// lists, and connects to no address that is for this machine alone.
 package staging
 
 import (
@@ -46,8 +48,13 @@ type Options struct {
 	Limit job.Bytes // size limit of the cache; 0 means the whole disk
 	Log   *slog.Logger
 	Clock clock.Clock
-	// Client sends the HTTP requests. The default is a client with its own transport.
-	Client *http.Client
+	// Roots are the directories below which data is read, in place or to copy it; none if left out.
+	Roots []string
+	// Private are directories of which nothing is ever read, also below a root.
+	Private []string
+	// Hosts, or hosts with a port, are fetched from although their addresses are for this machine alone: loopback,
+	// link-local and metadata addresses.
+	Hosts []string
 	// Free returns the free and total bytes of the disk that holds a directory. The default asks
 	// the operating system.
 	Free  func(dir string) (free, total job.Bytes, err error)
@@ -62,6 +69,8 @@ type Options struct {
 // goroutines.
 type Cache struct {
 	opt    Options
+	roots  roots
+	client *http.Client
 	ctx    context.Context //nolint:containedctx // cancelled by Close; bounds the fetches
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
@@ -90,18 +99,20 @@ func Open(opt Options) (*Cache, error) {
 		opt.Changed = func() {}
 	}
 
-	if opt.Client == nil {
-		opt.Client = &http.Client{
-			Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute},
-		}
+	c := &Cache{
+		opt: opt, client: &http.Client{Transport: newTransport(opt.Hosts)},
+		entries: map[string]*entry{}, fetches: map[string]*fetch{}, holds: map[string]*hold{},
 	}
-
-	c := &Cache{opt: opt, entries: map[string]*entry{}, fetches: map[string]*fetch{}, holds: map[string]*hold{}}
 
 	for _, d := range []string{dir, filepath.Join(dir, holdsDir), filepath.Join(dir, viewsDir)} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return nil, fmt.Errorf("create the dataset cache: %w", err)
 		}
+	}
+
+	c.roots, err = newRoots(opt.Roots, append([]string{dir}, opt.Private...))
+	if err != nil {
+		return nil, err
 	}
 
 	if err := errors.Join(c.loadEntries(), c.loadHolds()); err != nil {
@@ -117,7 +128,7 @@ func Open(opt Options) (*Cache, error) {
 func (c *Cache) Close() {
 	c.cancel()
 	c.tasks.Wait()
-	c.opt.Client.CloseIdleConnections()
+	c.client.CloseIdleConnections()
 }
 
 // Stage brings the datasets of a rank to this machine, keeps them from being removed

@@ -281,7 +281,7 @@ func (p *Provider) launch(ctx context.Context, r cloud.Request) (cloud.Instance,
 		m.ReclaimAt = m.Launched.Add(lifetime(p.cfg.Seed, number, r.Offer.LossRate))
 	}
 
-	if err := m.write(r.Boot.Script, agentSettings(m, r.Boot.Token)); err != nil {
+	if err := m.write(r.Boot.Script, agentSettings(m, &r.Boot)); err != nil {
 		return cloud.Instance{}, fmt.Errorf("record machine %s: %w", m.ID, err)
 	}
 	if err := p.account.launched(m); err != nil {
@@ -321,7 +321,7 @@ func lifetime(seed, number uint64, losses float64) time.Duration {
 }
 
 // agentSettings returns the settings of a machine's agent, by the names of its configuration file.
-func agentSettings(m *machine, token string) map[string]string {
+func agentSettings(m *machine, boot *cloud.Boot) map[string]string {
 	o := &m.Offer
 	gpus := "none"
 	if o.GPUs > 0 {
@@ -329,7 +329,8 @@ func agentSettings(m *machine, token string) map[string]string {
 	}
 
 	settings := map[string]string{
-		"token":        token,
+		"token":        boot.Token,
+		"data_roots":   boot.DataRoots,
 		"name":         m.Name,
 		"data":         filepath.Join(m.dir, dataDir),
 		"address":      address,

@@ -85,7 +85,7 @@ func TestTheAgentIsToldWhatTheOfferSays(t *testing.T) {
 func TestAMachineWithoutGPUsHasNone(t *testing.T) {
 	t.Parallel()
 	o := fleet.Offer{Name: "process/cpu", Type: "cpu", CPUs: 4000}
-	if got := agentSettings(&machine{record: record{Offer: o}}, "")["fake_gpus"]; got != "none" {
+	if got := agentSettings(&machine{record: record{Offer: o}}, &cloud.Boot{})["fake_gpus"]; got != "none" {
 		t.Errorf("fake_gpus is %q, want none: the host's own must not be offered", got)
 	}
 }

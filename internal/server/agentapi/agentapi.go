@@ -23,6 +23,7 @@ import (
 	"trainyard/internal/contact"
 	"trainyard/internal/id"
 	"trainyard/internal/logs/archive"
+	"trainyard/internal/server/content"
 	"trainyard/internal/server/httpapi"
 	"trainyard/internal/store"
 	"trainyard/internal/yardmaster"
@@ -58,6 +59,7 @@ type Config struct {
 	Incarnation yardmaster.Incarnation
 	Store       store.Store
 	Blobs       blob.Store
+	Content     *content.Content
 	Archive     *archive.Archive
 	Assignments Assignments
 	Metrics     Metrics

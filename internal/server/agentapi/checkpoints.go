@@ -339,7 +339,7 @@ func (s *Server) putChunk(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	name := httpapi.ChunkBlob(digest)
-	if err := httpapi.PutVerified(r.Context(), put, name, digest, content, api.MaxCheckpointManifest); err != nil {
+	if _, err := httpapi.PutVerified(r.Context(), put, name, digest, content, api.MaxCheckpointManifest); err != nil {
 		return err
 	}
 

@@ -130,9 +130,13 @@ func (s *Server) getFile(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
+	if err := s.mayFetch(r.Context(), digest); err != nil {
+		return err
+	}
+
 	f, err := s.Blobs.Get(r.Context(), httpapi.FileBlob(digest))
 	if fault.KindOf(err) == fault.NotFound {
-		return fault.New(fault.NotFound, "file_not_found", "there is no file %s", digest)
+		return fault.New(fault.NotFound, "file_not_found", "file %s not found", digest)
 	}
 	if err != nil {
 		return err
@@ -148,6 +152,30 @@ func (s *Server) getFile(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	return nil
+}
+
+// mayFetch lets a node fetch only the working directories of runs that are ordered there. Whether any other file is on
+// the server it is not told.
+func (s *Server) mayFetch(ctx context.Context, digest string) error {
+	n := nodeOf(ctx)
+	asked := map[string]bool{"": true} // manifests that were looked at; many runs have the same
+
+	orders, _, _ := s.Assignments.Desired(n)
+	for i := range orders {
+		manifest := orders[i].Launch.Workdir
+		if asked[manifest] {
+			continue
+		}
+
+		asked[manifest] = true
+
+		listed, err := s.Content.Lists(ctx, manifest, digest)
+		if listed || err != nil {
+			return err
+		}
+	}
+
+	return fault.New(fault.Denied, "not_your_file", "file %s belongs to no run on node %s", digest, n)
 }
 
 func writeJSON(w http.ResponseWriter, v any) error {

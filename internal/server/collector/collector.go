@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path"
 	"strings"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/logs/archive"
 	"trainyard/internal/retention"
+	"trainyard/internal/server/httpapi"
 	"trainyard/internal/store"
 	"trainyard/internal/yardmaster"
 )
@@ -325,34 +327,112 @@ func (c *Collector) removeOutput(ctx context.Context, m *marks, report *Report) 
 	return nil
 }
 
-// sweep removes the blobs that are not marked.
+// sweepBatch is how many blobs are removed at a time.
+const sweepBatch = 100
+
+// sweep removes the blobs that are not marked, and the possessions of contents that are not there.
 func (c *Collector) sweep(ctx context.Context, now time.Time, m *marks, report *Report) error {
 	for prefix, count := range map[string]*int{filePrefix: &report.Files, chunkPrefix: &report.Chunks} {
+		present := set{}
+		var unused []blob.Info
+
 		for info, err := range c.Guard.blobs.List(ctx, prefix) {
 			if err != nil {
 				return err
 			}
 
-			if m.needed.has(c.Guard.key(info.Name)) || now.Sub(info.Stored) <= c.Limits.Unused {
+			k := c.Guard.key(info.Name)
+			present[k] = struct{}{}
+
+			if m.needed.has(k) || now.Sub(info.Stored) <= c.Limits.Unused {
 				continue
 			}
-			if err := c.Loop.Held(); err != nil {
+
+			unused = append(unused, info)
+			if len(unused) < sweepBatch {
+				continue
+			}
+			if err := c.remove(ctx, unused, count, report); err != nil {
 				return err
 			}
 
-			removed, err := c.Guard.remove(ctx, info.Name)
-			if err != nil {
-				return err
-			}
+			unused = unused[:0]
+		}
 
-			if removed {
-				*count++
-				report.Bytes += job.Bytes(info.Size)
+		if err := c.remove(ctx, unused, count, report); err != nil {
+			return err
+		}
+
+		if prefix == filePrefix {
+			if err := c.disownAbsent(ctx, present); err != nil {
+				return fmt.Errorf("forget who has uploaded what is not there: %w", err)
 			}
 		}
 	}
 
 	return nil
+}
+
+// remove removes blobs that are not used, and reports it.
+func (c *Collector) remove(ctx context.Context, unused []blob.Info, count *int, report *Report) error {
+	names := make([]string, len(unused))
+	sizes := make(map[string]int64, len(unused))
+
+	for i, info := range unused {
+		names[i] = info.Name
+		sizes[info.Name] = info.Size
+	}
+
+	removed, err := c.Guard.remove(ctx, names, c.removal())
+	for _, name := range removed {
+		*count++
+		report.Bytes += job.Bytes(sizes[name])
+	}
+
+	return err
+}
+
+func (c *Collector) removal() removal { return removal{held: c.Loop.Held, forget: c.disown} }
+
+// disown removes the possessions of files that are gone.
+func (c *Collector) disown(ctx context.Context, names []string) error {
+	var digests []string
+	for _, name := range names {
+		if strings.HasPrefix(name, filePrefix) {
+			digests = append(digests, path.Base(name))
+		}
+	}
+
+	if len(digests) == 0 {
+		return nil
+	}
+
+	return c.Store.Disown(ctx, digests...)
+}
+
+// disownAbsent removes the possessions of files that were not there when all were listed: a server that is killed
+// between the removal of a file and that of its possessions leaves some.
+func (c *Collector) disownAbsent(ctx context.Context, present set) error {
+	for after := ""; ; {
+		digests, err := c.Store.PossessedDigests(ctx, after, page)
+		if err != nil || len(digests) == 0 {
+			return err
+		}
+
+		after = digests[len(digests)-1]
+
+		var absent []string
+		for _, d := range digests {
+			if httpapi.CheckDigest(d, "") == nil && !present.has(c.Guard.key(httpapi.FileBlob(d))) {
+				absent = append(absent, httpapi.FileBlob(d))
+			}
+		}
+
+		// What was uploaded since they were listed is used, so it stays.
+		if _, err := c.Guard.remove(ctx, absent, c.removal()); err != nil {
+			return err
+		}
+	}
 }
 
 // removeUploads removes what uploads that were never finished have left, where the store has such.

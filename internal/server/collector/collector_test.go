@@ -10,6 +10,7 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,7 +37,8 @@ type world struct {
 	t           *rapid.T
 	now         time.Time
 	blobs       map[string]stored
-	jobs        []job.Job // by number
+	possessions map[possession]bool // who has uploaded which file
+	jobs        []job.Job           // by number
 	checkpoints []checkpoint.Checkpoint
 	clients     []*client
 	yard        *yardmaster.Yard
@@ -46,6 +48,8 @@ type world struct {
 	acting      bool
 	events      []string
 }
+
+type possession struct{ owner, digest string }
 
 type stored struct {
 	content []byte
@@ -58,7 +62,7 @@ const unused = time.Hour
 func newWorld(t *rapid.T) *world {
 	w := &world{
 		t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), blobs: map[string]stored{},
-		yard: yardmaster.New(yardmaster.Defaults(ordered.FIFO{})),
+		possessions: map[possession]bool{}, yard: yardmaster.New(yardmaster.Defaults(ordered.FIFO{})),
 	}
 	w.guard = NewGuard(memory{w}, w.now)
 	w.collector = New(Deps{
@@ -213,8 +217,31 @@ func (s records) Checkpoints(_ context.Context, _ store.CheckpointFilter) ([]che
 	}), nil
 }
 
+func (s records) Disown(_ context.Context, digests ...string) error {
+	maps.DeleteFunc(s.w.possessions, func(p possession, _ bool) bool { return slices.Contains(digests, p.digest) })
+
+	return nil
+}
+
+func (s records) PossessedDigests(_ context.Context, after string, limit int) ([]string, error) {
+	s.w.meanwhile()
+
+	var list []string
+	for p := range s.w.possessions {
+		if p.digest > after {
+			list = append(list, p.digest)
+		}
+	}
+
+	slices.Sort(list)
+	list = slices.Compact(list)
+
+	return list[:min(len(list), limit)], nil
+}
+
 // client uploads the files of a working directory and submits a job, or the chunks of a checkpoint and adds that.
 type client struct {
+	owner     string
 	kind      string
 	names     map[string][]byte // blobs, with their content
 	manifest  string            // digest
@@ -232,6 +259,8 @@ func digestOf(content []byte) string {
 
 func (w *world) newClient() *client {
 	c := &client{names: map[string][]byte{}, kind: "workdir"}
+	c.owner = rapid.SampledFrom([]string{"ada", "bob"}).Draw(w.t, "owner")
+
 	name := httpapi.FileBlob
 	if len(w.jobs) > 0 && rapid.Bool().Draw(w.t, "checkpoint") {
 		c.kind, c.job, name = "checkpoint", rapid.IntRange(0, len(w.jobs)-1).Draw(w.t, "job"), httpapi.ChunkBlob
@@ -275,7 +304,7 @@ func (w *world) step(c *client) {
 
 	switch {
 	case !c.asked:
-		missing, err := missingOf(ctx, blobs, names)
+		missing, err := w.missingOf(ctx, c, blobs, names)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -286,9 +315,13 @@ func (w *world) step(c *client) {
 			w.t.Fatal(err)
 		}
 
+		if c.kind == "workdir" {
+			w.possessions[possession{c.owner, path.Base(c.missing[0])}] = true
+		}
+
 		c.missing = c.missing[1:]
 	case !c.validated:
-		missing, err := missingOf(ctx, blobs, names)
+		missing, err := w.missingOf(ctx, c, blobs, names)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -299,10 +332,17 @@ func (w *world) step(c *client) {
 	}
 }
 
-// missingOf is blob.Missing one after the other, so that a test can be repeated.
-func missingOf(ctx context.Context, blobs blob.Store, names []string) ([]string, error) {
+// missingOf returns what a client has to upload. It asks one after the other, so that a test can be repeated.
+func (w *world) missingOf(ctx context.Context, c *client, blobs blob.Store, names []string) ([]string, error) {
+	possessed := maps.Clone(w.possessions)
+
 	var missing []string
 	for _, n := range names {
+		if c.kind == "workdir" && !possessed[possession{c.owner, path.Base(n)}] {
+			missing = append(missing, n)
+			continue
+		}
+
 		has, err := blobs.Has(ctx, n)
 		if err != nil {
 			return nil, err
@@ -320,6 +360,12 @@ func (w *world) commit(c *client) {
 	c.done = true
 
 	if c.kind == "workdir" {
+		for name := range c.names {
+			if !w.possessions[possession{c.owner, path.Base(name)}] {
+				w.t.Fatalf("%s has uploaded %s, which is forgotten", c.owner, name)
+			}
+		}
+
 		w.jobs = append(w.jobs, job.Job{ID: id.NewJob(uint64(len(w.jobs) + 1)), State: job.Running, Workdir: c.manifest})
 		return
 	}
@@ -446,6 +492,12 @@ func TestWhatIsNeededIsNeverRemovedAndTheRestIs(t *testing.T) {
 		for name := range w.blobs {
 			if needed[name] == "" && name != ownerBlob {
 				t.Fatalf("nobody needs %s, and it is still there", name)
+			}
+		}
+
+		for p := range w.possessions {
+			if !w.has(httpapi.FileBlob(p.digest)) {
+				t.Fatalf("%s possesses %s, which is gone", p.owner, p.digest)
 			}
 		}
 	})

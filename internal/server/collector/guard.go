@@ -2,6 +2,7 @@ package collector
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"io"
 	"iter"
@@ -92,30 +93,59 @@ func (g *Guard) beginSweep(now time.Time, within time.Duration) {
 	}
 }
 
-// remove removes a blob unless it was used lately, and reports whether it did.
-func (g *Guard) remove(ctx context.Context, name string) (bool, error) {
-	k := g.key(name)
+// removal is what happens around the removal of blobs.
+type removal struct {
+	held   func() error                                      // fails when nothing may be removed any more
+	forget func(ctx context.Context, removed []string) error // removes what is recorded of removed blobs
+}
+
+// remove removes blobs unless they were used lately, and what is recorded of them. It returns those that it has
+// removed, also if it fails. Whoever asks for one of them meanwhile waits until both are gone.
+func (g *Guard) remove(ctx context.Context, names []string, r removal) (removed []string, err error) {
 	gone := make(chan struct{})
+	unused := g.claim(names, gone)
 
+	defer func() {
+		g.mu.Lock()
+		for _, name := range unused {
+			delete(g.removing, g.key(name))
+		}
+		g.mu.Unlock()
+		close(gone)
+	}()
+
+	for _, name := range unused {
+		err = r.held()
+		if err == nil {
+			err = g.blobs.Delete(ctx, name)
+		}
+		if err != nil {
+			break
+		}
+
+		removed = append(removed, name)
+	}
+
+	return removed, errors.Join(err, r.forget(ctx, removed))
+}
+
+// claim returns those of the blobs that were not used lately. Nobody uses them until gone is closed.
+func (g *Guard) claim(names []string, gone chan struct{}) []string {
 	g.mu.Lock()
-	used := g.newer.has(k) || g.older.has(k)
-	if !used {
+	defer g.mu.Unlock()
+
+	var unused []string
+	for _, name := range names {
+		k := g.key(name)
+		if _, claimed := g.removing[k]; claimed || g.newer.has(k) || g.older.has(k) {
+			continue // two names may have the same key; one of them stays until the next time
+		}
+
 		g.removing[k] = gone
-	}
-	g.mu.Unlock()
-
-	if used {
-		return false, nil
+		unused = append(unused, name)
 	}
 
-	err := g.blobs.Delete(ctx, name)
-
-	g.mu.Lock()
-	delete(g.removing, k)
-	g.mu.Unlock()
-	close(gone)
-
-	return err == nil, err
+	return unused
 }
 
 // guarded is the store as those see it who use it.

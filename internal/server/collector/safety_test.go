@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"trainyard/internal/checkpoint"
 	"trainyard/internal/job"
 	"trainyard/internal/place/ordered"
+	"trainyard/internal/server/httpapi"
 	"trainyard/internal/store"
 	"trainyard/internal/yardmaster"
 )
@@ -68,6 +70,23 @@ func TestAYoungBlobIsKeptByANewLeader(t *testing.T) {
 
 	if _, err := w.collector.Collect(t.Context()); err != nil || !w.has(someFile) {
 		t.Errorf("a blob of half an hour is gone (%v)", err)
+	}
+}
+
+// A server that was killed after it removed a file, or whose store failed then, has left the possession of it.
+func TestThePossessionOfWhatIsGoneIsRemoved(t *testing.T) {
+	t.Parallel()
+	w := oldFile(t)
+	gone, kept := digestOf([]byte("gone")), digestOf([]byte("kept"))
+	w.blobs[httpapi.FileBlob(kept)] = stored{[]byte("kept"), w.now}
+	w.possessions = map[possession]bool{{"ada", gone}: true, {"bob", gone}: true, {"bob", kept}: true}
+
+	if _, err := w.collector.Collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	if want := map[possession]bool{{"bob", kept}: true}; !maps.Equal(w.possessions, want) {
+		t.Errorf("possessions %v, want %v", w.possessions, want)
 	}
 }
 
@@ -147,7 +166,7 @@ func TestAQuestionWaitsForARemoval(t *testing.T) {
 
 	removed := make(chan error, 1)
 	go func() {
-		_, err := guard.remove(context.Background(), someFile)
+		_, err := guard.remove(context.Background(), []string{someFile}, w.collector.removal())
 		removed <- err
 	}()
 
@@ -197,14 +216,14 @@ func TestTheGuardRemembersLongEnough(t *testing.T) {
 	for _, after := range []time.Duration{0, unused / 2, unused} {
 		g.beginSweep(start.Add(after), unused)
 
-		if removed, err := g.remove(ctx, someFile); removed || err != nil {
+		if removed, err := g.remove(ctx, []string{someFile}, w.collector.removal()); len(removed) > 0 || err != nil {
 			t.Fatalf("after %s it was removed (%v)", after, err)
 		}
 	}
 
 	g.beginSweep(start.Add(3*unused), unused)
 
-	if removed, err := g.remove(ctx, someFile); !removed || err != nil {
+	if removed, err := g.remove(ctx, []string{someFile}, w.collector.removal()); len(removed) != 1 || err != nil {
 		t.Errorf("it is kept for ever (%v)", err)
 	}
 }
@@ -227,7 +246,8 @@ func TestSignedBlobsAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if removed, err := guard.remove(t.Context(), someFile); removed || err != nil {
+	removed, err := guard.remove(t.Context(), []string{someFile}, w.collector.removal())
+	if len(removed) > 0 || err != nil {
 		t.Errorf("removed although it may be put at any time (%v)", err)
 	}
 }
@@ -265,7 +285,8 @@ func TestStagedBlobsAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if removed, err := guard.remove(t.Context(), someFile); removed || err != nil {
+		removed, err := guard.remove(t.Context(), []string{someFile}, w.collector.removal())
+		if len(removed) > 0 || err != nil {
 			t.Errorf("%s: removed although it may be referred to at any time (%v)", name, err)
 		}
 	}

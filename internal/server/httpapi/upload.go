@@ -52,15 +52,16 @@ func Uncompressed(w http.ResponseWriter, r *http.Request, limit int64) (io.Reade
 // Put is a method of a blob store that stores what it reads under a name.
 type Put func(ctx context.Context, name string, r io.Reader) error
 
-// PutVerified stores what it reads under a name, unless it has another SHA-256 than digest or more bytes than limit.
-func PutVerified(ctx context.Context, put Put, name, digest string, content io.Reader, limit int64) error {
+// PutVerified stores what it reads under a name, unless it has another SHA-256 than digest or more bytes than limit. It
+// returns how many bytes it has.
+func PutVerified(ctx context.Context, put Put, name, digest string, content io.Reader, limit int64) (int64, error) {
 	sum := &summed{r: content, hash: sha256.New(), want: digest, limit: limit}
 	err := put(ctx, name, sum)
 	if sum.fault != nil {
-		return sum.fault
+		return 0, sum.fault
 	}
 
-	return err
+	return sum.n, err
 }
 
 // summed passes bytes on, and fails at their end unless they have the digest

@@ -49,6 +49,7 @@ func released() map[string]string {
 		"migrations/0014_inbox.sql":       "c837d762f5f4c3288afa63b202f103302f88b7a50cd133f604a42b213c6cc466",
 		"migrations/0015_projects.sql":    "57cf1d55f5c83147af0eb7635c761af0f356e0db2ee4f2b4949d66437097939f",
 		"migrations/0016_numbers.sql":     "ce88319c5004dce9970635645903b7753062e8d31de206ec3bf27d124d33a01a",
+		"migrations/0017_possessions.sql": "171b84757e2fb51d27b2e731392f37e7f7835b31636498d4cdab6be17e612d4f",
 		"migrations/0010_leadership.sql":  "442fba39f24bdefffb4d674f05d5b5e4dbcc998a87d1e55ea4ffc98926ada6a0",
 	}
 }
@@ -148,6 +149,7 @@ func TestEveryEarlierSchemaMigrates(t *testing.T) {
 				checkQuestions(t.T, s, version)
 				checkProjects(t.T, s, version)
 				checkNumbers(t.T, s, version)
+				checkPossessions(t.T, s, version)
 
 				if err := s.Commit(t.Context(), batchOf(100)); err != nil {
 					t.Errorf("commit after the migration: %v", err)
@@ -552,6 +554,43 @@ func TestUsersAreNumberedByAge(t *testing.T) {
 			t.Errorf("numbers (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// possessionsSince is the first schema that stores who has uploaded what.
+const possessionsSince = 17
+
+// checkPossessions checks what the fixture's user possesses: before the schema with possessions the working directory
+// of their job, whose files are not read yet.
+func checkPossessions(t *testing.T, s *Store, version int) {
+	t.Helper()
+
+	submitted := time.Date(2026, 3, 1, 12, 0, 1, 0, time.UTC)
+	want := []store.Possession{{Owner: "ada", Digest: "sha256:12", Size: store.UnreadManifest, Since: submitted}}
+	held, bytes := []string{"sha256:12"}, int64(0)
+
+	if version >= possessionsSince {
+		want, held, bytes = nil, []string{"sha256:12", "sha256:34"}, 1120
+	}
+
+	unread, err := s.UnreadManifests(t.Context(), 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, unread, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("manifests that are not read (-want +got):\n%s", diff)
+	}
+
+	got, err := s.Possessed(t.Context(), "ada", []string{"sha256:12", "sha256:34", "sha256:56"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(held, got); diff != "" {
+		t.Errorf("possessed (-want +got):\n%s", diff)
+	}
+
+	if got, err := s.PossessedBytes(t.Context(), "ada"); got != bytes || err != nil {
+		t.Errorf("%d bytes, %v; want %d", got, err, bytes)
+	}
 }
 
 func TestNewerSchemaIsRefused(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"trainyard/internal/dataset"
@@ -24,20 +25,29 @@ import (
 type Datasets struct {
 	*dataset.Catalogue
 	feed    *batch.Feed
-	copies  map[id.Node][]job.DataCopy // as nodes last reported them to this process
+	member  dataset.Members
+	removed map[id.Dataset]dataset.Dataset // whose names still belong to their owners
+	copies  map[id.Node][]job.DataCopy     // as nodes last reported them to this process
 	changed []dataset.Dataset
 	uses    []dataset.Use
 }
 
-// New returns an empty catalogue. Events go to the feed.
-func New(r dataset.Network, feed *batch.Feed) *Datasets {
-	return &Datasets{Catalogue: dataset.NewCatalogue(r), feed: feed, copies: map[id.Node][]job.DataCopy{}}
+// New returns an empty catalogue. Events go to the feed; member says who is in a project.
+func New(r dataset.Network, feed *batch.Feed, member dataset.Members) *Datasets {
+	return &Datasets{
+		Catalogue: dataset.NewCatalogue(r), feed: feed, member: member,
+		removed: map[id.Dataset]dataset.Dataset{}, copies: map[id.Node][]job.DataCopy{},
+	}
 }
 
 // Load restores the stored datasets.
 func (d *Datasets) Load(s *batch.State) {
 	for _, set := range s.Datasets {
 		d.Catalogue.Put(set)
+
+		if set.Removed {
+			d.removed[set.ID] = set
+		}
 	}
 }
 
@@ -57,32 +67,45 @@ func (d *Datasets) All() []dataset.Dataset {
 	return list
 }
 
-// Put registers, changes or removes a dataset. If its rule changed or it was removed, change
-// describes that in words; otherwise it is "".
-func (d *Datasets) Put(now time.Time, set dataset.Dataset, by id.User) (put dataset.Dataset, change string, err error) {
-	if err := set.Validate(); err != nil {
-		return set, "", err
+// Owner returns whom the name of a dataset belongs to, also after the dataset was removed; "" if it was never
+// registered. What was recorded of its use is recorded under that name, and jobs may still have it.
+func (d *Datasets) Owner(name id.Dataset) id.User {
+	if set, known := d.Get(name); known {
+		return set.Owner
 	}
 
-	kind, words := "data.added", "registered by "+string(by)
+	return d.removed[name].Owner
+}
+
+// Change says in words why the jobs that use a dataset may be affected.
+type Change struct {
+	Dataset dataset.Dataset
+	Words   string
+}
+
+// Put registers, changes or removes a dataset. It returns the datasets whose jobs are affected: if it was removed or if
+// other people may use it that one, and all whose rule is another one now.
+func (d *Datasets) Put(
+	now time.Time, set dataset.Dataset, by id.User,
+) (put dataset.Dataset, changes []Change, err error) {
+	if err := set.Validate(); err != nil {
+		return set, nil, err
+	}
 
 	old, known := d.Get(set.ID)
-	if known {
-		set.Seq = old.Seq
-		set.Created = old.Created
-		set.Owner = old.Owner
+	kind, words := "data.added", "registered by "+string(by)
 
-		kind, words = "data.changed", "changed by "+string(by)
-		if old.Rule != set.Rule {
-			words += fmt.Sprintf(": place changed from %s to %s", old.Rule, set.Rule)
-		}
-
+	switch former, was := d.removed[set.ID]; {
+	case known:
+		set.Seq, set.Created, set.Owner = old.Seq, old.Created, old.Owner
 		set.Copies = old.MergeCopies(set.Copies, set.Source)
-	} else {
-		if set.Removed {
-			return set, "", fault.New(fault.NotFound, "no_dataset", "there is no dataset %s", set.ID)
-		}
-
+		kind, words = "data.changed", "changed by "+string(by)+differences(old, &set)
+	case set.Removed:
+		return set, nil, fault.New(fault.NotFound, "no_dataset", "dataset %s not found", set.ID)
+	case was:
+		set.Seq, set.Created, set.Owner = former.Seq, now, former.Owner
+		delete(d.removed, set.ID)
+	default:
 		set.Created, set.Owner = now, by
 	}
 
@@ -91,19 +114,79 @@ func (d *Datasets) Put(now time.Time, set dataset.Dataset, by id.User) (put data
 	}
 
 	set.Seq++
+	if set.Removed {
+		d.removed[set.ID] = set
+	}
+
+	before := d.rules()
 	d.changed = append(d.changed, *d.Catalogue.Put(set))
 	d.feed.Add(now, batch.Event{Kind: kind, Actor: string(by), Owner: set.Owner, To: string(set.ID), Reason: words})
 
-	if known && old.Rule == set.Rule && !set.Removed {
-		words = ""
+	if !known || set.Removed || !slices.Equal(old.Readers, set.Readers) || d.RuleOf(&set) != before[set.ID] {
+		changes = append(changes, Change{set, words})
 	}
 
-	return set, words, nil
+	for _, other := range d.List() {
+		if other.ID != set.ID && d.RuleOf(other) != before[other.ID] {
+			changes = append(changes, Change{*other, fmt.Sprintf("dataset %s, which has the same data, %s", set.ID, words)})
+		}
+	}
+
+	return set, changes, nil
 }
 
-// Place returns where a job may run now. A dataset whose rule was changed since the
+// rules returns where all datasets may be used.
+func (d *Datasets) rules() map[id.Dataset]job.Place {
+	rules := map[id.Dataset]job.Place{}
+	for _, set := range d.List() {
+		rules[set.ID] = d.RuleOf(set)
+	}
+
+	return rules
+}
+
+// differences says what else there is to say about a change.
+func differences(old, set *dataset.Dataset) string {
+	var list []string
+	if old.Rule != set.Rule {
+		list = append(list, fmt.Sprintf("place changed from %s to %s", old.Rule, set.Rule))
+	}
+
+	if !slices.Equal(old.Readers, set.Readers) {
+		list = append(list, "readers changed from "+readers(old)+" to "+readers(set))
+	}
+
+	if old.Source != set.Source {
+		list = append(list, fmt.Sprintf("source changed from %s to %s",
+			cmp.Or(dataset.Redacted(old.Source), "none"), cmp.Or(dataset.Redacted(set.Source), "none")))
+	}
+
+	if len(list) == 0 {
+		return ""
+	}
+
+	return ": " + strings.Join(list, "; ")
+}
+
+func readers(set *dataset.Dataset) string {
+	if len(set.Readers) == 0 {
+		return "everybody"
+	}
+
+	names := make([]string, len(set.Readers))
+	for i, u := range set.Readers {
+		names[i] = string(u)
+	}
+
+	return strings.Join(names, ", ")
+}
+
+// Place returns where a job may run now. A dataset whose rule or readers were changed since the
 // job was submitted may leave it no place at all.
 func (d *Datasets) Place(j *job.Job) job.Place {
+	if d.withheld(j) != "" {
+		return job.PlaceNowhere
+	}
 	if j.Override.Place != "" {
 		return j.Override.Place
 	}
@@ -121,6 +204,9 @@ func (d *Datasets) Place(j *job.Job) job.Place {
 
 // Rule says which dataset keeps a job from running elsewhere, "" if none does.
 func (d *Datasets) Rule(j *job.Job) string {
+	if name := d.withheld(j); name != "" {
+		return fmt.Sprintf("dataset %s may no longer be used by %s", name, j.Owner)
+	}
 	if j.Override.Place != "" {
 		return ""
 	}
@@ -128,15 +214,34 @@ func (d *Datasets) Rule(j *job.Job) string {
 	return d.RuleText(j.Spec.Place, j.Spec.Data)
 }
 
+// ReadBy reports whether a user may use a dataset.
+func (d *Datasets) ReadBy(set *dataset.Dataset, user id.User) bool { return set.ReadBy(user, d.member) }
+
+// CheckReaders refuses datasets that a user may not use. To them they are as if they were not registered.
+func (d *Datasets) CheckReaders(user id.User, names []string) error {
+	return d.Catalogue.CheckReaders(user, d.member, names)
+}
+
+// withheld returns a dataset of a job that its owner may not use any more, "" if there is none.
+func (d *Datasets) withheld(j *job.Job) string {
+	for _, name := range j.Spec.Data {
+		if set, known := d.Get(id.Dataset(name)); known && !d.ReadBy(set, j.Owner) {
+			return name
+		}
+	}
+
+	return ""
+}
+
 // Allows reports whether a job may use a dataset on a node.
-func Allows(set *dataset.Dataset, j *job.Job, n *fleet.Node) bool {
-	return n.Class.Allows(cmp.Or(j.Override.Place, set.Rule))
+func (d *Datasets) Allows(set *dataset.Dataset, j *job.Job, n *fleet.Node) bool {
+	return d.ReadBy(set, j.Owner) && n.Class.Allows(cmp.Or(j.Override.Place, d.RuleOf(set)))
 }
 
 // RecordUse records that a run uses the data of its job on a node, for the audit.
 func (d *Datasets) RecordUse(now time.Time, j *job.Job, name string, run id.Run, n *fleet.Node) {
 	override := ""
-	if set, known := d.Get(id.Dataset(name)); j.Override.Place != "" && (!known || !n.Class.Allows(set.Rule)) {
+	if set, known := d.Get(id.Dataset(name)); j.Override.Place != "" && (!known || !n.Class.Allows(d.RuleOf(set))) {
 		override = string(j.Override.By) + ": " + j.Override.Why
 	}
 
@@ -195,6 +300,6 @@ func (d *Datasets) ForgetCopies(now time.Time, n id.Node) (changed bool) {
 func (d *Datasets) Misplaced(n *fleet.Node, copies []job.DataCopy) []job.DataCopy {
 	return slices.DeleteFunc(slices.Clone(copies), func(c job.DataCopy) bool {
 		set, known := d.Get(id.Dataset(c.Name))
-		return known && set.Source == c.Source && n.Class.Allows(set.Rule)
+		return known && set.Source == c.Source && n.Class.Allows(d.RuleOf(set))
 	})
 }

@@ -162,6 +162,18 @@ func (p *People) Projects() (projects []tenant.Project, members []tenant.Member)
 	return projects, members
 }
 
+// Member reports whether a user is a member of a project.
+func (p *People) Member(u id.User, name id.Project) bool {
+	r, ok := p.known(name)
+	if !ok {
+		return false
+	}
+
+	m, ok := r.members[u]
+
+	return ok && !m.Removed
+}
+
 // MayUse refuses a user a project that has a record unless they are a member of it. leads says whether they lead it.
 func (p *People) MayUse(u id.User, name id.Project) (leads bool, err error) {
 	r, ok := p.known(name)
