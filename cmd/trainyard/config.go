@@ -17,6 +17,7 @@ import (
 	"trainyard/internal/cli"
 	"trainyard/internal/cli/contexts"
 	"trainyard/internal/contact"
+	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
@@ -69,6 +70,11 @@ type config struct {
 	maxJobs      int
 	caps         tenant.Caps
 	logLimit     int64
+	jobText      int64
+	allJobText   int64
+	maxUploads   int
+	maxStreams   int
+	diskReserve  int64
 	rate         float64
 	burst        int
 	maxFile      int64
@@ -80,6 +86,8 @@ type config struct {
 	roundLimit   time.Duration
 	logLevel     slog.Level
 	logFormat    string
+
+	storePasswordFile, metricsListen string
 
 	server                               string
 	token, tokenFile                     string
@@ -114,6 +122,16 @@ func length(target func(c *config) *time.Duration, minimum time.Duration) func(*
 	}
 }
 
+// longTime reads how long records are kept.
+func longTime(c *config, v string, into *time.Duration) error {
+	err := length(func(*config) *time.Duration { return into }, 0)(c, v)
+	if err == nil && *into > 0 && *into < 24*time.Hour {
+		err = errors.New("must be 0s or at least 1d")
+	}
+
+	return err
+}
+
 func yesNo(target func(c *config) *bool) func(*config, string) error {
 	return func(c *config, v string) error {
 		*target(c) = v == "yes"
@@ -141,6 +159,13 @@ func size(target func(c *config) *int64) func(*config, string) error {
 	return func(c *config, v string) error {
 		b, err := job.ParseBytes(v)
 		*target(c) = int64(b)
+		return err
+	}
+}
+
+func byteSize(target func(c *config) *job.Bytes) func(*config, string) error {
+	return func(c *config, v string) (err error) {
+		*target(c), err = job.ParseBytes(v)
 		return err
 	}
 }
@@ -223,6 +248,12 @@ var serverSettings = []setting{
 		"",
 		"database: a file for SQLite (default: yard.db in the data directory) or postgres://…",
 		text(func(c *config) *string { return &c.store }),
+	},
+	{
+		"store-password-file",
+		"",
+		"file with the password of the database, so that it is not in --store, which everybody on this machine can see",
+		text(func(c *config) *string { return &c.storePasswordFile }),
 	},
 	{
 		"blobs",
@@ -413,18 +444,41 @@ var serverSettings = []setting{
 		length(func(c *config) *time.Duration { return &c.limits.Checkpoints }, 0),
 	},
 	{
+		"keep-jobs",
+		"0s",
+		"how long anything of a job is kept after its end, unless a checkpoint of it is pinned; usage and costs stay; 0s " +
+			"for ever, otherwise at least 1d",
+		func(c *config, v string) error { return longTime(c, v, &c.limits.Jobs) },
+	},
+	{
+		"keep-events",
+		"0s",
+		"how long events are kept; 0s for ever, otherwise at least 1d",
+		func(c *config, v string) error { return longTime(c, v, &c.limits.Events) },
+	},
+	{
+		"max-output",
+		"100GB",
+		"maximum size of the output of a user's ended jobs, above which that of the jobs that ended first is removed; 0B " +
+			"for no limit",
+		byteSize(func(c *config) *job.Bytes { return &c.limits.UserOutput }),
+	},
+	{
+		"max-all-output",
+		"0B",
+		"the same of all users together; 0B for no limit",
+		byteSize(func(c *config) *job.Bytes { return &c.limits.AllOutput }),
+	},
+	{
 		"max-checkpoints",
 		"0B",
 		"maximum size of all checkpoints of ended jobs, above which those of the jobs that ended first are removed unless " +
 			"they are pinned; 0B for no limit",
-		func(c *config, v string) (err error) {
-			c.limits.Bytes, err = job.ParseBytes(v)
-			return err
-		},
+		byteSize(func(c *config) *job.Bytes { return &c.limits.Bytes }),
 	},
 	{
 		"max-jobs",
-		"200000",
+		"5000",
 		"maximum number of jobs per user that have not ended",
 		number(func(c *config) *int { return &c.maxJobs }),
 	},
@@ -434,6 +488,19 @@ var serverSettings = []setting{
 		"highest priority of the jobs of each role, and of leads in their projects; 100 for roles that are left out",
 		priorityCaps,
 	},
+	{
+		"max-job-text",
+		"64MB",
+		"maximum size of the commands, set-up scripts and variables of a user's jobs that have not ended, which are kept " +
+			"in memory; 0B for no limit",
+		size(func(c *config) *int64 { return &c.jobText }),
+	},
+	{
+		"max-all-job-text",
+		"1GB",
+		"the same of all users together; 0B for no limit",
+		size(func(c *config) *int64 { return &c.allJobText }),
+	},
 	{"log-limit", "1GB", "maximum output kept per rank of a run", size(func(c *config) *int64 { return &c.logLimit })},
 	{
 		"max-file",
@@ -441,7 +508,40 @@ var serverSettings = []setting{
 		"maximum size of a file in a working directory",
 		size(func(c *config) *int64 { return &c.maxFile }),
 	},
-	{"rate", "500", "requests per second allowed per token; 0 for no limit", func(c *config, v string) (err error) {
+	{
+		"max-uploads",
+		"32",
+		"maximum number of files that a user uploads at the same time; 0 for no limit",
+		number(func(c *config) *int { return &c.maxUploads }),
+	},
+	{
+		"max-streams",
+		"256",
+		"maximum number of live feeds that a user follows at the same time; 0 for no limit",
+		number(func(c *config) *int { return &c.maxStreams }),
+	},
+	{
+		"disk-reserve",
+		"auto",
+		"room that uploads leave free for the database on the disks with the data directory and the blobs; 0B for " +
+			"none, auto for a twentieth of the disk, at most 1GB",
+		func(c *config, v string) error {
+			if v == "auto" {
+				c.diskReserve = int64(diskspace.AutoReserve)
+				return nil
+			}
+
+			return size(func(c *config) *int64 { return &c.diskReserve })(c, v)
+		},
+	},
+	{
+		"metrics-listen",
+		"",
+		"address to serve the Prometheus metrics on over plain HTTP, e.g. 127.0.0.1:9101, instead of at /metrics of the " +
+			"API (default: at /metrics)",
+		text(func(c *config) *string { return &c.metricsListen }),
+	},
+	{"rate", "500", "requests per second allowed per token, node and address; 0 for no limit", func(c *config, v string) (err error) {
 		c.rate, err = strconv.ParseFloat(v, 64)
 		if err != nil || c.rate < 0 {
 			err = fmt.Errorf("must be a rate of at least 0, got %q", v)
@@ -449,7 +549,7 @@ var serverSettings = []setting{
 
 		return err
 	}},
-	{"burst", "1000", "burst of requests allowed per token", number(func(c *config) *int { return &c.burst })},
+	{"burst", "1000", "burst of requests allowed per token, node and address", number(func(c *config) *int { return &c.burst })},
 }
 
 // agentSettings are those of an agent.

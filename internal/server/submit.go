@@ -60,6 +60,9 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*httpapi.Body[api
 		return &httpapi.Body[api.SubmitReply]{Body: reply}, problemOrNil(err)
 	}
 
+	if err := s.Reserve.Submissions(); err != nil {
+		return nil, s.fail(ctx, err)
+	}
 	if err := s.checkWorkdir(ctx, in.Body.Workdir); err != nil {
 		return nil, httpapi.ToProblem(err)
 	}

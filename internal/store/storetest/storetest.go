@@ -33,7 +33,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
 
 	for _, group := range [][]contract{
-		writing(), sharing(), loading(), finding(), ledgerTests(), documents(), checkpoints(), questions(),
+		writing(), sharing(), loading(), finding(), ledgerTests(), documents(), checkpoints(), questions(), forgetting(),
 	} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
