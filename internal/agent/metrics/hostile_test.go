@@ -65,6 +65,7 @@ func TestExpensiveRulesAreSampled(t *testing.T) {
 
 	// When the program prints less all of it is looked at.
 	p.now = p.now.Add(time.Second)
+	p.print("the line after those that were skipped\n")
 	p.print(strings.Repeat("x", 40) + "y0.25\n")
 	p.poll()
 

@@ -30,7 +30,7 @@ func TestARowThatIsTooLongIsRefusedBeforeItIsRead(t *testing.T) {
 
 	input := &counted{in: &packed}
 	_, err := ReadCSV(input)
-	if err == nil || !strings.Contains(err.Error(), "a row of more than 1.0 MB") {
+	if err == nil || !strings.Contains(err.Error(), "a row of more than 1 MB") {
 		t.Errorf("got %v", err)
 	}
 

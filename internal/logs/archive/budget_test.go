@@ -67,7 +67,7 @@ func TestAnExpensiveSearchStopsWithItsBudget(t *testing.T) {
 	line := "o:" + strings.Repeat("x", 999) + "\n"
 	s.append(0, string(output(t, line, line, line, line, line, line, line, line)), false)
 
-	cheap, expensive := Filter{Grep: matching(t, "nothing")}, Filter{Grep: matching(t, "(.*x){100}y")}
+	cheap, expensive := Filter{Grep: matching(t, "nothing")}, Filter{Grep: matching(t, "(.*x){60}y")}
 	perLine := expensive.Grep.Cost(999) + 999 + lineCost
 	expensive.Budget = NewBudget(3*perLine, never)
 

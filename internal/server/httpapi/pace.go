@@ -27,8 +27,8 @@ func Paced(p Pace, next http.Handler) http.Handler {
 		c := http.NewResponseController(w)
 
 		// What cannot have a deadline, as in tests without a connection, has none.
-		out := &pacedWriter{ResponseWriter: w, c: c, watch: newWatch(p, func() { _ = c.SetWriteDeadline(longAgo) })}
-		in := &pacedBody{ReadCloser: r.Body, watch: newWatch(p, func() { _ = c.SetReadDeadline(longAgo) })}
+		out := &pacedWriter{ResponseWriter: w, c: c, watch: newWatch(p, func() { _ = c.SetWriteDeadline(longAgo()) })}
+		in := &pacedBody{ReadCloser: r.Body, watch: newWatch(p, func() { _ = c.SetReadDeadline(longAgo()) })}
 
 		defer out.watch.alarm.Stop()
 		defer in.watch.alarm.Stop()
@@ -40,7 +40,7 @@ func Paced(p Pace, next http.Handler) http.Handler {
 }
 
 // longAgo is a deadline that has passed: whoever waits does not any longer.
-var longAgo = time.Unix(1, 0)
+func longAgo() time.Time { return time.Unix(1, 0) }
 
 // watch measures how long one side has waited for the other.
 type watch struct {
