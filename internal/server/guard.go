@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/auth"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
+	"trainyard/internal/server/httpapi"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
