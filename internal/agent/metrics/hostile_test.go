@@ -46,6 +46,7 @@ func TestExpensiveRulesAreSampled(t *testing.T) {
 	p.now = p.now.Add(time.Second)
 
 	line := strings.Repeat("x", 1000) + "7\n"
+	p.print(strings.Repeat(line, 60)) // in one piece
 	for range 500 {
 		p.print(line)
 	}

@@ -113,12 +113,15 @@ func TestASearchEndsWithItsTimeAndItsCaller(t *testing.T) {
 
 	// Each line is looked at only while the caller is there.
 	gone, leave := context.WithCancel(t.Context())
+	looks = 0
 	left := Filter{Budget: NewBudget(1<<40, func() bool {
+		looks++
 		leave()
+
 		return false
 	})}
 
-	if _, _, _, _, err := s.ReadLines(gone, theLog, Mark{}, &left, 10); !errors.Is(err, context.Canceled) {
-		t.Errorf("after its caller has left: %v", err)
+	if _, _, _, _, err := s.ReadLines(gone, theLog, Mark{}, &left, 10); !errors.Is(err, context.Canceled) || looks != 1 {
+		t.Errorf("%d lines were looked at after its caller had left: %v", looks-1, err)
 	}
 }

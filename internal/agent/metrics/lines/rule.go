@@ -26,6 +26,10 @@ func compile(text string) (*rule, error) {
 
 // affords pays for comparing a line with the rules, and reports whether that was possible.
 func (p *Parser) affords(line string) bool {
+	if p.Budget < 0 {
+		return false
+	}
+
 	for _, r := range p.rules {
 		p.Budget -= r.re.Cost(len(line))
 	}
