@@ -41,6 +41,7 @@ var layers = []struct {
 			"internal/fault",
 			"internal/clock",
 			"internal/id",
+			"internal/pattern",
 			"internal/suggest",
 			"internal/money",
 			"internal/humanize",

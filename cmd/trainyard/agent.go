@@ -122,7 +122,7 @@ func runAgent(cmd *cobra.Command, env cli.Env, settings []setting, url string) e
 		return err
 	}
 
-	stop, err := serveMetrics(cmd.Context(), c.metrics, registry, log)
+	stop, err := serveMetrics(cmd.Context(), c.metrics, "metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), log)
 	if err != nil {
 		return err
 	}
@@ -181,11 +181,11 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 	})
 }
 
-// serveMetrics serves the agent's metrics if an address is given, and returns how to stop.
+// serveMetrics serves metrics if a setting gives an address, and returns how to stop.
 func serveMetrics(
 	ctx context.Context,
-	addr string,
-	registry *prometheus.Registry,
+	addr, setting string,
+	handler http.Handler,
 	log *slog.Logger,
 ) (func() error, error) {
 	if addr == "" {
@@ -194,11 +194,11 @@ func serveMetrics(
 
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, "listen", "cannot serve metrics on %s: %v", addr, err).WithField("metrics")
+		return nil, fault.New(fault.Unavailable, "listen", "cannot serve metrics on %s: %v", addr, err).WithField(setting)
 	}
 
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", handler)
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		if err := srv.Serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) {

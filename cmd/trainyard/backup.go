@@ -58,7 +58,12 @@ With PostgreSQL use pg_dump instead.`,
 			if err != nil {
 				return err
 			}
-			if err := sqlstore.Backup(cmd.Context(), c.storeURL(), args[0]); err != nil {
+			from, err := c.storeURL()
+			if err != nil {
+				return err
+			}
+
+			if err := sqlstore.Backup(cmd.Context(), from, args[0]); err != nil {
 				return err
 			}
 
@@ -115,7 +120,12 @@ pg_restore, or with a copy of the whole data directory.`,
 // restore puts a backup back, if one is named, and begins a new incarnation of the yard.
 func restore(ctx context.Context, c *config, out io.Writer, log *slog.Logger, file string) (err error) {
 	if file != "" {
-		kept, err := sqlstore.PutBack(ctx, c.storeURL(), file)
+		to, err := c.storeURL()
+		if err != nil {
+			return err
+		}
+
+		kept, err := sqlstore.PutBack(ctx, to, file)
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -70,6 +69,11 @@ type config struct {
 	maxJobs      int
 	caps         tenant.Caps
 	logLimit     int64
+	jobText      int64
+	allJobText   int64
+	maxUploads   int
+	maxStreams   int
+	diskReserve  int64
 	rate         float64
 	burst        int
 	maxFile      int64
@@ -81,6 +85,8 @@ type config struct {
 	roundLimit   time.Duration
 	logLevel     slog.Level
 	logFormat    string
+
+	storePasswordFile, metricsListen string
 
 	server                               string
 	token, tokenFile                     string
@@ -209,7 +215,10 @@ var logSettings = []setting{
 }
 
 // serverSettings are those of a server.
-var serverSettings = []setting{
+var serverSettings = slices.Concat(mainSettings, limitSettings)
+
+// mainSettings are those of a server that limit nothing.
+var mainSettings = []setting{
 	{"listen", "127.0.0.1:7443", "address to listen on", text(func(c *config) *string { return &c.listen })},
 	{
 		"hosts",
@@ -222,6 +231,12 @@ var serverSettings = []setting{
 		"",
 		"database: a file for SQLite (default: yard.db in the data directory) or postgres://…",
 		text(func(c *config) *string { return &c.store }),
+	},
+	{
+		"store-password-file",
+		"",
+		"file with the password of the database, so that it is not in --store, which everybody on this machine can see",
+		text(func(c *config) *string { return &c.storePasswordFile }),
 	},
 	{
 		"blobs",
@@ -380,75 +395,6 @@ var serverSettings = []setting{
 		"how long ended jobs stay in memory",
 		length(func(c *config) *time.Duration { return &c.keepFinal }, time.Second),
 	},
-	{
-		"keep-unused",
-		"24h",
-		"how long blobs are kept that no job, run or checkpoint refers to; 0s for ever, otherwise at least 1h",
-		func(c *config, v string) error {
-			err := length(func(c *config) *time.Duration { return &c.limits.Unused }, 0)(c, v)
-			if err == nil && c.limits.Unused > 0 && c.limits.Unused < time.Hour {
-				err = errors.New("must be 0s or at least 1h")
-			}
-
-			return err
-		},
-	},
-	{
-		"keep-workdirs",
-		"0s",
-		"how long working directories are kept after the end of their jobs; 0s for ever",
-		length(func(c *config) *time.Duration { return &c.limits.Workdirs }, 0),
-	},
-	{
-		"keep-output",
-		"0s",
-		"how long the output of jobs is kept after their end; 0s for ever",
-		length(func(c *config) *time.Duration { return &c.limits.Output }, 0),
-	},
-	{
-		"keep-checkpoints",
-		"0s",
-		"how long checkpoints are kept after the end of their jobs, unless they are pinned; 0s for ever",
-		length(func(c *config) *time.Duration { return &c.limits.Checkpoints }, 0),
-	},
-	{
-		"max-checkpoints",
-		"0B",
-		"maximum size of all checkpoints of ended jobs, above which those of the jobs that ended first are removed unless " +
-			"they are pinned; 0B for no limit",
-		func(c *config, v string) (err error) {
-			c.limits.Bytes, err = job.ParseBytes(v)
-			return err
-		},
-	},
-	{
-		"max-jobs",
-		"200000",
-		"maximum number of jobs per user that have not ended",
-		number(func(c *config) *int { return &c.maxJobs }),
-	},
-	{
-		"max-priority",
-		"researcher=50,lead=80,operator=100,admin=100",
-		"highest priority of the jobs of each role, and of leads in their projects; 100 for roles that are left out",
-		priorityCaps,
-	},
-	{"log-limit", "1GB", "maximum output kept per rank of a run", size(func(c *config) *int64 { return &c.logLimit })},
-	{
-		"max-file",
-		"5GB",
-		"maximum size of a file in a working directory",
-		size(func(c *config) *int64 { return &c.maxFile }),
-	},
-	{"rate", "500", "requests per second allowed per token; 0 for no limit", func(c *config, v string) (err error) {
-		c.rate, err = strconv.ParseFloat(v, 64)
-		if err != nil || c.rate < 0 {
-			err = fmt.Errorf("must be a rate of at least 0, got %q", v)
-		}
-
-		return err
-	}},
-	{"burst", "1000", "burst of requests allowed per token", number(func(c *config) *int { return &c.burst })},
 }
 
 // agentSettings are those of an agent.

@@ -156,3 +156,44 @@ func TestSharedFileSystemsAreDeclaredByNamePathAndPool(t *testing.T) {
 		}
 	}
 }
+
+func TestThePasswordOfTheDatabaseComesFromAFile(t *testing.T) {
+	t.Parallel()
+	file := write(t, "p@ss/word\n")
+	c, err := read(t, nil, "--data", "d", "--store", "postgres://yard@db.example.org/yard?sslmode=require", "--store-password-file", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	url, err := c.storeURL()
+	if want := "postgres://yard:p%40ss%2Fword@db.example.org/yard?sslmode=require"; url != want || err != nil {
+		t.Errorf("the store is %q (%v), want %q", url, err, want)
+	}
+
+	for _, args := range [][]string{
+		{"--store-password-file", file},
+		{"--store-password-file", file, "--store", "yard.db"},
+		{"--store-password-file", filepath.Join(t.TempDir(), "none"), "--store", "postgres://yard@db/yard"},
+	} {
+		c, err := read(t, nil, append(args, "--data", "d")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if url, err := c.storeURL(); err == nil {
+			t.Errorf("%q: the store is %q", args, url)
+		}
+	}
+}
+
+func TestRecordsAreKeptForADayAtLeast(t *testing.T) {
+	t.Parallel()
+
+	for _, name := range []string{"--keep-jobs", "--keep-events"} {
+		for value, good := range map[string]bool{"0s": true, "1d": true, "90d": true, "23h": false} {
+			if _, err := read(t, nil, "--data", "d", name, value); (err == nil) != good {
+				t.Errorf("%s %s: %v", name, value, err)
+			}
+		}
+	}
+}

@@ -17,11 +17,14 @@ import (
 
 	"trainyard/cmd/trainyard/clouds"
 	"trainyard/internal/auth"
+	"trainyard/internal/blob"
 	"trainyard/internal/clock"
 	"trainyard/internal/cloud/reconcile"
+	"trainyard/internal/diskspace"
 	"trainyard/internal/engine/agents"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
+	"trainyard/internal/job"
 	"trainyard/internal/logs/archive"
 	"trainyard/internal/server"
 	"trainyard/internal/server/collector"
@@ -43,6 +46,9 @@ func (f *front) set(h http.Handler) { f.handler.Store(&h) }
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(*f.handler.Load()).ServeHTTP(w, r)
 }
+
+// showMetrics lets the listener for metrics, if there is one, serve these.
+func (r *running) showMetrics(h http.Handler) { r.metrics.set(h) }
 
 // current is the loop of the present term.
 func (r *running) current() *server.Loop {
@@ -106,6 +112,7 @@ func (r *running) govern(ctx context.Context, term *leadership.Term) error {
 
 		err := r.lead(ctx, term)
 		r.front.set(r.standby)
+		r.showMetrics(r.standby.Metrics)
 
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // it was stopped; what had failed by then was logged
@@ -186,6 +193,7 @@ func (r *running) lead(parent context.Context, term *leadership.Term) (err error
 	}
 
 	r.front.set(within(ctx, y.server.Handler()))
+	r.showMetrics(y.server.MetricsHandler())
 
 	if err := r.announce(ctx, y.users); err != nil {
 		return err
@@ -324,15 +332,27 @@ func (r *running) takeLead(ctx context.Context, term *leadership.Term) (*yard, e
 		Version: version, PolicyName: r.config.policy, StoreKind: r.kind, DataDir: r.config.data,
 		Contact: r.config.contact(), NodeCertTTL: 30 * 24 * time.Hour,
 		Rate: r.config.rate, Burst: r.config.burst, MaxFile: r.config.maxFile, Timeout: 30 * time.Second,
-		Limits: r.config.limits, Standby: r.shared(), HasShared: len(r.config.sharedFS) > 0,
+		MaxStreams: r.config.maxStreams, MaxUploads: r.config.maxUploads, Reserve: r.reserve(),
+		HideMetrics: r.config.metricsListen != "",
+		Limits:      r.config.limits, Standby: r.shared(), HasShared: len(r.config.sharedFS) > 0,
 		Personal: r.config.personal,
 	}, server.Deps{
 		Loop: out.loop, Store: r.store, Blobs: guard.Store(), Logbook: logs, Assignments: hub,
 		CA: r.folders.ca, Directory: directory, Feed: events, Clock: r.clock, Log: r.log,
-		Registry: newRegistry(1), Metrics: figures, Servers: r.members.Addresses,
+		Registry: newRegistry(1), Metrics: figures, Servers: r.members.Addresses, Stock: out.blobs.Stock,
 	}, start)
 
 	return out, nil
+}
+
+// reserve is the room that uploads leave free on the disks with the data directory and the blobs.
+func (r *running) reserve() *diskspace.Reserve {
+	dirs := []string{r.config.data}
+	if local, ok := r.folders.blobs.(blob.Local); ok {
+		dirs = append(dirs, local.Folder())
+	}
+
+	return &diskspace.Reserve{Bytes: job.Bytes(r.config.diskReserve), Dirs: dirs}
 }
 
 // provision returns the runner that calls the providers, connected with the loop; nil if there are none.

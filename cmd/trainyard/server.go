@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,6 +33,7 @@ import (
 	"trainyard/internal/place/ondemand"
 	"trainyard/internal/server"
 	"trainyard/internal/server/history"
+	"trainyard/internal/server/httpapi"
 	"trainyard/internal/server/leadership"
 	"trainyard/internal/server/standby"
 	"trainyard/internal/store"
@@ -112,10 +114,13 @@ type running struct {
 	members    *leadership.Members
 	http       *http.Server
 	front      front
+	metrics    front
 	standby    *standby.Server // what it answers while it does not lead
 	cancel     context.CancelFunc
 	background sync.WaitGroup
-	failed     chan error // gets why it ended by itself
+
+	stopMetrics func() error
+	failed      chan error // gets why it ended by itself
 
 	leads     chan struct{} // closed when it leads for the first time
 	bootstrap string        // file with the token of the first admin, at the first start only; set before leads is closed
@@ -200,7 +205,15 @@ func (r *running) listen(ctx context.Context) (err error) {
 
 	r.standby = r.newStandby()
 	r.front.set(r.standby)
-	r.http = newHTTPServer(standby.WithServers(r.members.Addresses, &r.front), r.folders.ca.ServerTLS(identity), r.log)
+	r.showMetrics(r.standby.Metrics)
+
+	r.stopMetrics, err = serveMetrics(ctx, r.config.metricsListen, "metrics-listen", &r.metrics, r.log)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+
+	handler := clouds.WithProgram(httpapi.DefaultPace(r.clock), standby.WithServers(r.members.Addresses, &r.front))
+	r.http = newHTTPServer(handler, r.folders.ca.ServerTLS(identity), r.log)
 	r.run(listener, term)
 
 	return nil
@@ -298,6 +311,8 @@ func yardConfig(c *config, in inputs, clk clock.Clock) (yardmaster.Config, error
 	cfg.KeepFinal = c.keepFinal
 	cfg.MaxJobs = c.maxJobs
 	cfg.Caps = c.caps
+	cfg.MaxJobText = job.Bytes(c.jobText)
+	cfg.MaxAllJobText = job.Bytes(c.allJobText)
 	cfg.LogLimit = c.logLimit
 	cfg.Tariff = in.tariff
 	cfg.Shared = c.sharedFS
@@ -326,7 +341,7 @@ func offersOn(offers []fleet.Offer, shared fleet.SharedFolders) []fleet.Offer {
 // newHTTPServer sets the time limits of the connections.
 func newHTTPServer(handler http.Handler, config *tls.Config, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler:           clouds.WithProgram(handler),
+		Handler:           handler,
 		TLSConfig:         config,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       3 * time.Minute,
@@ -405,13 +420,18 @@ func (r *running) stop() error {
 	r.cancel()
 	r.background.Wait()
 
-	return errors.Join(err, r.folders.mark.Close(), r.store.Close(), r.name.release())
+	return errors.Join(err, r.stopMetrics(), r.folders.mark.Close(), r.store.Close(), r.name.release())
 }
 
 // openStore opens the store that the configuration names.
 func openStore(ctx context.Context, c *config, clk clock.Clock, log *slog.Logger) (store.Store, string, error) {
 	c.timeouts.Load = sqlstore.DefaultTimeouts().Load
-	url, kind := c.storeURL(), "sqlite"
+	url, err := c.storeURL()
+	if err != nil {
+		return nil, "", err
+	}
+
+	kind := "sqlite"
 	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
 		kind = "postgres"
 	}
@@ -424,9 +444,26 @@ func openStore(ctx context.Context, c *config, clk clock.Clock, log *slog.Logger
 	return st, kind, nil
 }
 
-// storeURL is where the store is.
-func (c *config) storeURL() string {
-	return cmp.Or(c.store, filepath.Join(c.data, "yard.db"))
+// storeURL is where the store is, with the password if that is in a file.
+func (c *config) storeURL() (string, error) {
+	if c.storePasswordFile == "" {
+		return cmp.Or(c.store, filepath.Join(c.data, "yard.db")), nil
+	}
+
+	to, err := url.Parse(c.store)
+	if err != nil || to.Host == "" || to.User.Username() == "" {
+		return "", fault.New(fault.Invalid, "no_password_needed", "has no effect without --store postgres://USER@HOST/…").
+			WithField("--store-password-file")
+	}
+
+	password, err := os.ReadFile(c.storePasswordFile)
+	if err != nil {
+		return "", fmt.Errorf("read the password of the database: %w", err)
+	}
+
+	to.User = url.UserPassword(to.User.Username(), strings.TrimRight(string(password), "\r\n"))
+
+	return to.String(), nil
 }
 
 // bootstrapLife is how long the first admin has to log in.

@@ -6,6 +6,9 @@ import (
 	"net/http"
 )
 
+// CodeTooManyUploads is the code of an upload that would be one too many at the same time.
+const CodeTooManyUploads = "too_many_uploads"
+
 // MissingRequest asks which of these files the server lacks.
 type MissingRequest struct {
 	Digests []string `json:"digests" maxItems:"10000"`

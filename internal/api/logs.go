@@ -22,10 +22,13 @@ type LogLine struct {
 	Partial bool `json:"partial,omitempty"`
 }
 
+// CodeTooManySearches is the code of a search of output that would be one too many at the same time.
+const CodeTooManySearches = "too_many_searches"
+
 // LogPage is one page of a run's output.
 type LogPage struct {
 	Lines []LogLine `json:"lines"`
-	Next  string    `json:"next,omitempty" doc:"cursor to continue from; absent after the last line of a job that has ended"`
+	Next  string    `json:"next,omitempty" doc:"cursor to continue from, also after a page without lines; absent after the last line of a job that has ended"`
 	Ended bool      `json:"ended" doc:"whether the job has ended and this is its last page"`
 }
 

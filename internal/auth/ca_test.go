@@ -72,12 +72,34 @@ func TestTheCAIsClosedToOthers(t *testing.T) {
 		}
 	}
 
-	if err := os.Chmod(filepath.Join(dir, "ca.pem"), 0o644); err != nil {
+	for _, mode := range []os.FileMode{0o644, 0o640, 0o620, 0o601} {
+		if err := os.Chmod(filepath.Join(dir, "ca.pem"), mode); err != nil {
+			t.Fatal(err)
+		}
+
+		_, err := auth.OpenCA(dir, time.Now())
+		wantFault(t, err, fault.Internal, "key_exposed")
+	}
+}
+
+func TestAKeyThatBelongsToAnotherUserIsRefused(t *testing.T) {
+	t.Parallel()
+
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a file away")
+	}
+
+	dir := t.TempDir()
+	if _, err := auth.OpenCA(dir, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := os.Chown(filepath.Join(dir, "ca.pem"), 40000, 0); err != nil {
 		t.Fatal(err)
 	}
 
 	_, err := auth.OpenCA(dir, time.Now())
-	wantFault(t, err, fault.Internal, "key_exposed")
+	wantFault(t, err, fault.Internal, "key_of_another_user")
 }
 
 func TestADamagedCAIsAnErrorAndIsLeftAlone(t *testing.T) {

@@ -3,7 +3,9 @@ package auth
 import (
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"syscall"
 
 	"trainyard/internal/atomicfile"
 	"trainyard/internal/fault"
@@ -24,9 +26,8 @@ func ownDir(dir string) error {
 	return nil
 }
 
-// readPrivate reads a file that holds a key. A file that everybody may read is refused, because its
-// key may be known to others. Group permissions are accepted, because volumes that belong to a
-// service's group set them.
+// readPrivate reads a file that holds a key. A file that others may read is refused, because its key may be known to
+// them, and so is one that belongs to another user, who may replace it.
 func readPrivate(path string) (data []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -40,10 +41,8 @@ func readPrivate(path string) (data []byte, err error) {
 		return nil, fmt.Errorf("stat key file: %w", err)
 	}
 
-	if info.Mode().Perm()&0o007 != 0 {
-		return nil, fault.New(fault.Internal, "key_exposed", "%s contains a private key and is readable by every user of "+
-			"this machine (mode %04o)", path, info.Mode().Perm()).
-			WithRemedy("run chmod 600 %s, and treat the key as compromised if others use this machine", path)
+	if err := checkPrivate(path, info); err != nil {
+		return nil, err
 	}
 
 	data, err = io.ReadAll(io.LimitReader(f, maxFile))
@@ -52,6 +51,24 @@ func readPrivate(path string) (data []byte, err error) {
 	}
 
 	return data, nil
+}
+
+// checkPrivate refuses a key file that others may read or replace.
+func checkPrivate(path string, info fs.FileInfo) error {
+	if info.Mode().Perm()&0o077 != 0 {
+		return fault.New(fault.Internal, "key_exposed", "%s contains a private key and is accessible to other users of "+
+			"this machine (mode %04o)", path, info.Mode().Perm()).
+			WithRemedy("run chmod 600 %s, and treat the key as compromised if others use this machine", path)
+	}
+
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if ok && owner.Uid != 0 && int(owner.Uid) != os.Geteuid() {
+		return fault.New(fault.Internal, "key_of_another_user", "%s contains a private key and belongs to another user "+
+			"(uid %d) than this process (uid %d)", path, owner.Uid, os.Geteuid()).
+			WithRemedy("run chown %d %s, and treat the key as compromised unless that user is trusted", os.Geteuid(), path)
+	}
+
+	return nil
 }
 
 // writeAtomic replaces the file at path, so that after a crash it has either the complete old or

@@ -82,7 +82,7 @@ func TestErrorsAreToldWithRemedyAndCode(t *testing.T) {
 		{
 			[]string{"logs", "j1", "--grep", "("},
 			exit.Usage,
-			"error: --grep must be a regular expression: error parsing regexp: missing closing ): `(`\n  see: trainyard logs --help\n",
+			"error: --grep must be a regular expression: missing closing ): \"(\"\n  see: trainyard logs --help\n",
 		},
 		{
 			[]string{"logs", "j1", "--run", "x"},

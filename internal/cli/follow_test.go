@@ -298,6 +298,41 @@ func TestLogsAreReadPageByPage(t *testing.T) {
 	}
 }
 
+// A search that is too long for one request goes on by itself, and waits for its turn.
+func TestASearchGoesOnFromPageToPage(t *testing.T) {
+	t.Parallel()
+	y, p := newYard(t), newPerson(t)
+	p.at(t, y)
+	y.answer("GET /api/v1/jobs/j1", api.JobDetail{Job: ended(job.Succeeded, 0)})
+
+	calls := 0
+	y.mux.HandleFunc("GET /api/v1/jobs/j1/logs", func(w http.ResponseWriter, r *http.Request) {
+		calls++
+
+		switch cursor := r.URL.Query().Get("cursor"); {
+		case calls == 2:
+			reply(w, http.StatusTooManyRequests, api.Problem{
+				Status: http.StatusTooManyRequests, Detail: "too many searches", Kind: string(fault.OverLimit),
+				Code: api.CodeTooManySearches,
+			})
+		case cursor == "":
+			reply(w, http.StatusOK, api.LogPage{Next: "c1"})
+		case cursor == "c1":
+			reply(w, http.StatusOK, api.LogPage{Next: "c2"})
+		default:
+			reply(w, http.StatusOK, api.LogPage{Lines: []api.LogLine{line(7)}, Ended: true})
+		}
+	})
+
+	if code := p.types(t.Context(), "logs", "j1", "--grep", "7"); code != exit.OK || p.stdout.String() != "line 7\n" {
+		t.Errorf("exit code %d: %q %s", code, p.stdout, p.stderr)
+	}
+
+	if calls != 4 {
+		t.Errorf("%d calls", calls)
+	}
+}
+
 func TestAJobThatGoesOnPrintingDoesNotKeepLogsGoing(t *testing.T) {
 	t.Parallel()
 	y, p := newYard(t), newPerson(t)

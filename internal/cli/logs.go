@@ -2,8 +2,8 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"regexp"
 
 	"github.com/spf13/cobra"
 
@@ -11,8 +11,10 @@ import (
 	"trainyard/internal/cli/console"
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/follow"
+	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/pattern"
 )
 
 // logStyle is how lines of output are written.
@@ -70,7 +72,7 @@ gets the output unchanged.`,
 			if err := oneOf(cmd, "stream", f.Stream, []string{"stdout", "stderr", "yard"}); err != nil {
 				return err
 			}
-			if _, err := regexp.Compile(f.Grep); err != nil {
+			if _, err := pattern.Compile(f.Grep); err != nil {
 				return exit.Usagef(cmd, "--grep must be a regular expression: %v", err)
 			}
 
@@ -185,7 +187,7 @@ func (a *app) pageLogs(ctx context.Context, client *api.Client, j id.Job, f api.
 	start := a.Clock.Now()
 	f.Limit = pageLimit
 	for {
-		page, err := client.Logs(ctx, j, f)
+		page, err := logPage(ctx, client, j, f)
 		if err != nil {
 			return err
 		}
@@ -203,5 +205,21 @@ func (a *app) pageLogs(ctx context.Context, client *api.Client, j id.Job, f api.
 		}
 
 		f.Cursor, f.Tail = page.Next, 0
+	}
+}
+
+// searchAttempts is how often a search is tried while the server has others under way.
+const searchAttempts = 8
+
+// logPage reads one page. It waits for its turn if the server has too many searches under way.
+func logPage(ctx context.Context, client *api.Client, j id.Job, f api.LogFilter) (api.LogPage, error) {
+	for attempt := 1; ; attempt++ {
+		page, err := client.Logs(ctx, j, f)
+
+		var refused *fault.Error
+		if !errors.As(err, &refused) || refused.Code != api.CodeTooManySearches || attempt == searchAttempts ||
+			!follow.Backoff(ctx, attempt) {
+			return page, err
+		}
 	}
 }

@@ -110,6 +110,17 @@ func withBooks(t *testing.T) *yard {
 		},
 	}})
 
+	y.answer("GET /api/v1/retention", api.Retention{
+		Limits: api.RetentionLimits{Unused: job.Duration(24 * time.Hour), Output: job.Duration(30 * 24 * time.Hour), MaxOutput: 1e11, MaxSaved: 5e12},
+		Disks:  []api.Disk{{Path: "/var/lib/trainyard", Free: 40e9, Total: 100e9, Reserve: 1 << 30}},
+		Collected: &api.Collection{
+			At: ago(20 * time.Minute), Removed: "removed 3 outputs of ended jobs, 1.2 GB in total", Jobs: 12,
+			Files: api.Amount{Count: 340, Bytes: 2e9}, Chunks: api.Amount{Count: 12000, Bytes: 48e9},
+			Output: api.Amount{Count: 12, Bytes: 3e8},
+		},
+		Users: []api.RetentionShare{{User: "ada", Jobs: 10, Output: 2e8, Checkpoints: 48e9}, {User: "bob", Jobs: 2, Output: 1e8}},
+	})
+
 	y.answer("GET /api/v1/leases", api.LeasePage{Leases: someLeases()})
 	y.answer("GET /api/v1/leases/l9", someLeases()[0])
 	y.answer("GET /api/v1/leases/l7", someLeases()[2])
@@ -330,6 +341,7 @@ func TestTablesOfMachinesAndMoney(t *testing.T) {
 		"data": {"data"}, "data-quiet": {"data", "list", "-q"}, "data-show": {"data", "show", "scans"},
 		"usage": {"usage", "--last", "7d"}, "usage-by": {"usage", "--by", "researcher,class", "--last", "7d"}, "savings": {"savings", "--last", "7d"},
 		"usage-by-json": {"usage", "--by", "researcher,class", "-o", "json"}, "help-quota-set": {"quota", "set", "--help"}, "help-usage": {"usage", "--help"},
+		"retention": {"retention"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -16,3 +16,20 @@ func Progress(parent context.Context, d time.Duration) (ctx context.Context, mov
 		cancel(context.Canceled)
 	}
 }
+
+// Alarm calls a function when something takes longer than it may.
+type Alarm struct{ timer *time.Timer }
+
+// NewAlarm returns an alarm that calls fn. It is not set yet.
+func NewAlarm(fn func()) *Alarm {
+	t := time.AfterFunc(time.Hour, fn)
+	t.Stop()
+
+	return &Alarm{timer: t}
+}
+
+// Set sets the alarm to go off after d.
+func (a *Alarm) Set(d time.Duration) { a.timer.Reset(d) }
+
+// Stop keeps the alarm from going off.
+func (a *Alarm) Stop() { a.timer.Stop() }

@@ -62,6 +62,34 @@ type Spec struct {
 	Secrets     []string          `json:"secrets,omitempty"`
 }
 
+// TextBytes is how much text a spec holds: what a server keeps in memory of a job until it has ended.
+func (s *Spec) TextBytes() Bytes {
+	total := len(s.Name) + len(s.Project) + len(s.Workdir) + len(s.Setup) + len(s.Run) + len(s.Image) + len(s.Framework)
+
+	for _, list := range [][]string{s.Data, s.Needs, s.Secrets} {
+		for _, text := range list {
+			total += len(text)
+		}
+	}
+
+	for _, r := range s.Metrics {
+		total += len(r.Match) + len(r.File)
+	}
+
+	for key, value := range s.Env {
+		total += len(key) + len(value)
+	}
+
+	for key, value := range s.Params {
+		total += len(key)
+		if text, ok := value.(string); ok {
+			total += len(text)
+		}
+	}
+
+	return Bytes(total)
+}
+
 // Model describes what is trained, for the forecast.
 type Model struct {
 	Kind   string  `json:"kind,omitempty"`

@@ -1,5 +1,5 @@
-// Package retention decides how long the yard keeps what jobs leave behind: their files, their output and their
-// checkpoints. It removes nothing itself. What a job that has not ended needs is always kept, and so is what is pinned.
+// Package retention decides how long the yard keeps what jobs leave behind: their files, their output, their
+// checkpoints and the records of them. It removes nothing itself. What a job that has not ended needs is always kept, and so is what is pinned.
 package retention
 
 import (
@@ -21,13 +21,27 @@ type Limits struct {
 	Output      time.Duration // output of runs, since the end of the job
 	Checkpoints time.Duration // checkpoints, since the end of the job
 	Bytes       job.Bytes     // checkpoints of all jobs that have ended, together
+	Jobs        time.Duration // all of a job, since its end
+	UserOutput  job.Bytes     // output of all jobs of a user that have ended
+	AllOutput   job.Bytes     // output of all jobs that have ended
+	Events      time.Duration // events, since they happened
 }
 
 // KeepsWorkdir reports whether the working directory of a job is kept.
-func (l Limits) KeepsWorkdir(now time.Time, j *job.Job) bool { return keeps(l.Workdirs, now, j) }
+func (l Limits) KeepsWorkdir(now time.Time, j *job.Job) bool {
+	return keeps(l.Workdirs, now, j) && l.KeepsJob(now, j)
+}
 
 // KeepsOutput reports whether the output of a job is kept.
-func (l Limits) KeepsOutput(now time.Time, j *job.Job) bool { return keeps(l.Output, now, j) }
+func (l Limits) KeepsOutput(now time.Time, j *job.Job) bool {
+	return keeps(l.Output, now, j) && l.KeepsJob(now, j)
+}
+
+// KeepsJob reports whether anything of a job is kept.
+func (l Limits) KeepsJob(now time.Time, j *job.Job) bool { return keeps(l.Jobs, now, j) }
+
+// KeepsEvent reports whether an event that happened at a time is kept.
+func (l Limits) KeepsEvent(now, at time.Time) bool { return l.Events == 0 || now.Sub(at) <= l.Events }
 
 func keeps(limit time.Duration, now time.Time, j *job.Job) bool {
 	return limit == 0 || !j.State.Final() || now.Sub(j.Ended) <= limit
@@ -68,8 +82,8 @@ func (l Limits) Surplus(now time.Time, all []Saved) []Removal {
 			total += stored(&s.Checkpoint)
 		case s.State == checkpoint.Partial && l.Unused > 0 && age > l.Unused:
 			removals = append(removals, Removal{s.ID, s.Owner, "incomplete, and its job has ended"})
-		case l.Checkpoints > 0 && age > l.Checkpoints:
-			why := fmt.Sprintf("its job ended more than %s ago", humanize.Duration(l.Checkpoints))
+		case l.Checkpoints > 0 && age > l.Checkpoints, l.Jobs > 0 && age > l.Jobs:
+			why := fmt.Sprintf("its job ended more than %s ago", humanize.Duration(shortest(l.Checkpoints, l.Jobs)))
 			removals = append(removals, Removal{s.ID, s.Owner, why})
 		case s.Shared() != "":
 		default:
@@ -99,6 +113,15 @@ func (l Limits) Surplus(now time.Time, all []Saved) []Removal {
 	return removals
 }
 
+// shortest returns the shorter of two limits, of which 0 is none.
+func shortest(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+
+	return a
+}
+
 // stored returns how much of the blob store a checkpoint takes.
 func stored(c *checkpoint.Checkpoint) job.Bytes {
 	if c.Shared() != "" {
@@ -106,4 +129,49 @@ func stored(c *checkpoint.Checkpoint) job.Bytes {
 	}
 
 	return c.Size
+}
+
+// Printed is the output of a job that has ended.
+type Printed struct {
+	Job   id.Job
+	Owner id.User
+	Ended time.Time
+	Bytes job.Bytes
+}
+
+// SurplusOutput returns the jobs whose output is not kept because there is too much, each with why, in one sentence for
+// its owner. The output of the jobs that ended first goes first: of each user, and then of all.
+func (l Limits) SurplusOutput(all []Printed) map[id.Job]string {
+	oldest := slices.SortedFunc(slices.Values(all), func(a, b Printed) int {
+		return cmp.Or(a.Ended.Compare(b.Ended), cmp.Compare(a.Job, b.Job))
+	})
+
+	var total job.Bytes
+	users := map[id.User]job.Bytes{}
+
+	for i := range oldest {
+		total += oldest[i].Bytes
+		users[oldest[i].Owner] += oldest[i].Bytes
+	}
+
+	surplus := map[id.Job]string{}
+
+	for i := range oldest {
+		p := &oldest[i]
+		if l.UserOutput > 0 && users[p.Owner] > l.UserOutput {
+			surplus[p.Job] = fmt.Sprintf("the output of ended jobs of %s takes more than %s", p.Owner, humanize.Size(l.UserOutput))
+			users[p.Owner] -= p.Bytes
+			total -= p.Bytes
+		}
+	}
+
+	for i := range oldest {
+		p := &oldest[i]
+		if _, gone := surplus[p.Job]; !gone && l.AllOutput > 0 && total > l.AllOutput {
+			surplus[p.Job] = fmt.Sprintf("the output of all ended jobs takes more than %s", humanize.Size(l.AllOutput))
+			total -= p.Bytes
+		}
+	}
+
+	return surplus
 }

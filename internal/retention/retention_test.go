@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"trainyard/internal/checkpoint"
@@ -82,4 +83,43 @@ func TestWhatAJobThatHasNotEndedNeedsIsKept(t *testing.T) {
 			t.Errorf("keeps the output: %v, want %v", got, want)
 		}
 	})
+}
+
+func TestTheOldestOutputGoesFirst(t *testing.T) {
+	t.Parallel()
+	day := func(n int) time.Time { return time.Date(2026, 3, n, 0, 0, 0, 0, time.UTC) }
+	all := []retention.Printed{
+		{Job: "j3", Owner: "ada", Ended: day(3), Bytes: 40},
+		{Job: "j1", Owner: "ada", Ended: day(1), Bytes: 40},
+		{Job: "j2", Owner: "ada", Ended: day(2), Bytes: 40},
+		{Job: "j4", Owner: "bob", Ended: day(1), Bytes: 70},
+	}
+
+	for _, test := range []struct {
+		name   string
+		limits retention.Limits
+		want   map[id.Job]string
+	}{
+		{"no limits", retention.Limits{}, map[id.Job]string{}},
+		{"enough", retention.Limits{UserOutput: 120, AllOutput: 190}, map[id.Job]string{}},
+		{"too much of one user", retention.Limits{UserOutput: 80},
+			map[id.Job]string{"j1": "the output of ended jobs of ada takes more than 80 B"}},
+		{"far too much", retention.Limits{UserOutput: 60}, map[id.Job]string{
+			"j1": "the output of ended jobs of ada takes more than 60 B",
+			"j2": "the output of ended jobs of ada takes more than 60 B",
+			"j4": "the output of ended jobs of bob takes more than 60 B",
+		}},
+		{"too much of all", retention.Limits{AllOutput: 120}, map[id.Job]string{
+			"j1": "the output of all ended jobs takes more than 120 B",
+			"j4": "the output of all ended jobs takes more than 120 B",
+		}},
+		{"both", retention.Limits{UserOutput: 80, AllOutput: 90}, map[id.Job]string{
+			"j1": "the output of ended jobs of ada takes more than 80 B",
+			"j4": "the output of all ended jobs takes more than 90 B",
+		}},
+	} {
+		if diff := cmp.Diff(test.want, test.limits.SurplusOutput(all)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
 }

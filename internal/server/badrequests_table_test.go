@@ -226,7 +226,7 @@ var badRequestsOfPeople = []badRequest{
 	{name: "to follow another's job", method: "GET", path: "/api/v1/jobs/j1/logs/follow", as: "bob",
 		want: "404 job_not_found: there is no job j1"},
 	{name: "a pattern that is none", method: "GET", path: "/api/v1/jobs/j1/logs?grep=%28", as: "ada",
-		want: "422 bad_pattern grep: invalid regular expression \"(\": error parsing regexp: missing closing ): `(`"},
+		want: "422 bad_pattern grep: invalid regular expression \"(\": missing closing ): \"(\""},
 	{name: "a run that is none", method: "GET", path: "/api/v1/jobs/j1/logs?run=first", as: "ada",
 		want: "404 run_not_found run: job j1 has no run first"},
 	{name: "a run of another job", method: "GET", path: "/api/v1/jobs/j1/logs?run=j2.1", as: "ada",

@@ -23,6 +23,7 @@ const (
 	byNode            // agentapi checks the node's certificate
 	byAnyone          // without a token; how often an address may is limited
 	page              // the same for pages that monitoring and browsers read
+	probe             // the same without a limit
 )
 
 // may is a call of a person.
@@ -33,8 +34,8 @@ func may(a tenant.Action) call { return call{kind: byPerson, action: a} }
 var calls = map[string]call{
 	"GET /{$}":                        {kind: page},
 	"/":                               {kind: page}, // says that there is no such path
-	"GET /healthz":                    {kind: page},
-	"GET /readyz":                     {kind: page},
+	"GET /healthz":                    {kind: probe},
+	"GET /readyz":                     {kind: probe},
 	"GET /metrics":                    {kind: page},
 	"GET /api/v1/openapi.yaml":        {kind: page},
 	"GET /api/v1/jobfile.schema.json": {kind: page},
@@ -109,6 +110,7 @@ var calls = map[string]call{
 	"GET /api/v1/usage":                   may(tenant.ReadUsage),
 	"GET /api/v1/usage/report":            may(tenant.ReadUsage),
 	"GET /api/v1/savings":                 may(tenant.ReadUsage),
+	"GET /api/v1/retention":               may(tenant.ReadUsage),
 	"GET /api/v1/quotas":                  may(tenant.ReadUsage),
 	"PUT /api/v1/quotas/{kind}/{name}":    may(tenant.ManageQuotas),
 	"DELETE /api/v1/quotas/{kind}/{name}": may(tenant.ManageQuotas),
@@ -166,13 +168,13 @@ func (s *Server) admit(r *http.Request, c call) (context.Context, error) {
 	ctx := r.Context()
 
 	switch c.kind {
-	case byAnyone:
-		if !s.limiter.allow(addressOf(r)) {
-			return ctx, tooOften()
+	case byAnyone, page:
+		if !s.limiter.allow(s.addressOf(r)) {
+			return ctx, httpapi.TooOften()
 		}
 
 		return ctx, nil
-	case byNode, page:
+	case byNode, probe:
 		return ctx, nil
 	case byPerson:
 		who, err := s.person(r)

@@ -9,6 +9,8 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
 	"trainyard/internal/retention"
 	"trainyard/internal/server/collector"
 	"trainyard/internal/server/httpapi"
@@ -32,6 +34,9 @@ func (y *yard) pruned(limits retention.Limits) []string {
 
 		reports = append(reports, report.String())
 	}
+
+	stock := c.Stock()
+	y.stock.stock.Store(&stock)
 
 	return reports
 }
@@ -114,4 +119,114 @@ func TestOnlyWhatNobodyNeedsIsCollected(t *testing.T) {
 
 	_, err = ada.Logs(t.Context(), j, api.LogFilter{})
 	wantFault(t, err, fault.NotFound, "output_removed")
+}
+
+func TestOldJobsAndEventsAreForgotten(t *testing.T) {
+	t.Parallel()
+	limits := retention.Limits{Unused: 24 * time.Hour, Jobs: 40 * time.Hour, Events: 40 * time.Hour}
+	y := newYard(t, withConfig(func(c *Config) { c.Limits = limits }))
+	ada, n := y.researcher("ada"), y.join("node")
+	n.listen()
+
+	old, run := n.started(ada)
+	n.upload(run, 0, 0, output(t, "o:hello\n"), true)
+	n.ends(run, 0, 0)
+
+	// A job that succeeded long ago may be needed by one that waits.
+	first := y.submit(ada, "name: first\nrun: a\n---\nname: second\nrun: b\nneeds: [first]")
+	needed := n.awaitRun(first[0].ID, 1)
+	n.starts(needed, 0)
+	n.ends(needed, 0, 0)
+
+	waiting := y.submit(ada, "run: x\nresources: {memory: 900GB}")[0].ID
+	reports := y.pruned(limits)
+
+	if reports[0] != "" || !strings.Contains(reports[1], "1 output of ended jobs") || !strings.Contains(reports[1], "1 old job") ||
+		!strings.Contains(reports[1], "old events") {
+		t.Errorf("removed %q", reports)
+	}
+
+	_, err := ada.Job(t.Context(), old)
+	wantFault(t, err, fault.NotFound, "job_not_found")
+
+	for _, kept := range []api.Job{first[0], first[1]} {
+		if _, err := ada.Job(t.Context(), kept.ID); err != nil {
+			t.Errorf("job %s: %v", kept.ID, err)
+		}
+	}
+
+	// What has happened lately is there, and numbers go on.
+	y.submit(ada, "run: another")
+
+	events, err := ada.Events(t.Context(), api.EventFilter{Page: api.Page{Limit: 100}, Specs: true})
+	y.must(err)
+
+	if len(events.Events) == 0 || events.Events[0].Kind == "user.added" {
+		t.Errorf("%d events, from %+v on", len(events.Events), events.Events)
+	}
+
+	report, err := ada.Retention(t.Context())
+	y.must(err)
+
+	if len(report.Users) != 1 || report.Users[0].User != "ada" || report.Users[0].Jobs != 4 || report.Users[0].Output != 0 {
+		t.Errorf("ada has %+v", report.Users)
+	}
+
+	if report.Limits.Jobs != job.Duration(limits.Jobs) || report.Collected != nil || report.Disks != nil {
+		t.Errorf("ada sees %+v", report)
+	}
+
+	all, err := y.admin().Retention(t.Context())
+	y.must(err)
+
+	if all.Collected == nil || all.Collected.Removed != reports[1] || all.Collected.Jobs != 4 {
+		t.Errorf("an admin sees %+v", all.Collected)
+	}
+
+	_, err = ada.CancelJob(t.Context(), waiting)
+	y.must(err)
+}
+
+func TestTooMuchOutputOfAUserIsRemoved(t *testing.T) {
+	t.Parallel()
+	limits := retention.Limits{Unused: 24 * time.Hour}
+	y := newYard(t, withConfig(func(c *Config) { c.Limits.UserOutput = 1 }))
+	ada, bob, n := y.researcher("ada"), y.researcher("bob"), y.join("node")
+	n.listen()
+
+	prints := func(c *api.Client) id.Job {
+		j, run := n.started(c)
+		n.upload(run, 0, 0, output(t, "o:hello\n"), true)
+		n.ends(run, 0, 0)
+
+		return j
+	}
+
+	first, second, other := prints(ada), prints(ada), prints(bob)
+
+	// Each has room for the output of one job.
+	y.pruned(limits)
+
+	report, err := bob.Retention(t.Context())
+	y.must(err)
+	limits.UserOutput = report.Users[0].Output
+
+	if limits.UserOutput == 0 {
+		t.Fatalf("bob has %+v", report.Users)
+	}
+
+	y.pruned(limits)
+
+	_, err = ada.Logs(t.Context(), first, api.LogFilter{})
+	wantFault(t, err, fault.NotFound, "output_removed")
+
+	if !strings.Contains(err.Error(), "the output of ended jobs of ada takes more than") {
+		t.Errorf("it says %v", err)
+	}
+
+	for j, c := range map[id.Job]*api.Client{second: ada, other: bob} {
+		if page, err := c.Logs(t.Context(), j, api.LogFilter{}); err != nil || len(page.Lines) != 1 {
+			t.Errorf("the output of %s: %+v, %v", j, page, err)
+		}
+	}
 }

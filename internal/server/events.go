@@ -129,15 +129,12 @@ func (s *Server) listEvents(ctx context.Context, in *eventInput) (*httpapi.Body[
 	for i := range events {
 		e := toEvent(&events[i])
 		if in.Specs && e.Kind == "job.submitted" {
-			j, err := s.Store.Job(ctx, e.Job)
+			spec, err := s.specOf(ctx, e.Job)
 			if err != nil {
 				return nil, s.fail(ctx, err)
 			}
 
-			e.Spec, err = json.Marshal(j.Spec)
-			if err != nil {
-				return nil, s.fail(ctx, err)
-			}
+			e.Spec = spec
 		}
 
 		page.Events = append(page.Events, e)
@@ -145,6 +142,19 @@ func (s *Server) listEvents(ctx context.Context, in *eventInput) (*httpapi.Body[
 	}
 
 	return &httpapi.Body[api.EventPage]{Body: page}, nil
+}
+
+// specOf returns the spec of a job; none if the job was removed.
+func (s *Server) specOf(ctx context.Context, name id.Job) (json.RawMessage, error) {
+	j, err := s.Store.Job(ctx, name)
+	if fault.KindOf(err) == fault.NotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+
+	return json.Marshal(j.Spec)
 }
 
 func (s *Server) followEvents(ctx context.Context, in *eventInput) (*huma.StreamResponse, error) {
@@ -159,7 +169,14 @@ func (s *Server) followEvents(ctx context.Context, in *eventInput) (*huma.Stream
 
 	f.Limit = followBatch
 
+	leave, err := s.streams.Take(string(callerOf(ctx).User))
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		defer leave()
+
 		req, w := humago.Unwrap(hc)
 		out := httpapi.NewStream(w)
 		ctx, stop := s.lasting(req.Context())

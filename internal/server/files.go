@@ -69,12 +69,20 @@ func (s *Server) putFile(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
+	done, err := s.uploads.Take(string(callerOf(r.Context()).User))
+	if err != nil {
+		return err
+	}
+
+	defer done()
+
 	content, err := httpapi.Uncompressed(w, r, s.MaxFile)
 	if err != nil {
 		return err
 	}
 
 	name := httpapi.FileBlob(digest)
+	content = s.Reserve.Reader(content)
 
 	size, err := httpapi.PutVerified(r.Context(), s.Blobs.Put, name, digest, content, s.MaxFile)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/auth"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
+	"trainyard/internal/server/httpapi"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -31,17 +32,17 @@ var byToken = []map[string][]string{{"token": {}}}
 func (s *Server) person(r *http.Request) (caller, error) {
 	bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
-		return caller{}, fault.New(fault.Unknown, "token_missing", "missing access token").
-			WithRemedy("run trainyard login, or send the header Authorization: Bearer TOKEN")
+		return caller{}, s.unknown(r, fault.New(fault.Unknown, "token_missing", "missing access token").
+			WithRemedy("run trainyard login, or send the header Authorization: Bearer TOKEN"))
 	}
 
 	now := s.Clock.Now()
 	who, token, err := s.Directory.Authenticate(bearer, now)
 	if err != nil {
-		return caller{}, err
+		return caller{}, s.unknown(r, err)
 	}
 	if !s.limiter.allow(string(token)) {
-		return caller{}, tooOften()
+		return caller{}, httpapi.TooOften()
 	}
 
 	s.used.set(token, now)
@@ -49,19 +50,28 @@ func (s *Server) person(r *http.Request) (caller, error) {
 	return caller{who, token}, nil
 }
 
-// addressOf is the key under which the rate limiter counts requests without a token.
-func addressOf(r *http.Request) string {
+// unknown is the error for a caller that could not be identified, who may not try that often either.
+func (s *Server) unknown(r *http.Request, err error) error {
+	if !s.limiter.allow(s.addressOf(r)) {
+		return httpapi.TooOften()
+	}
+
+	return err
+}
+
+// addressOf is the key under which the rate limiter counts requests without a token: where they come from. A server
+// that forwards a request says from where it got it.
+func (s *Server) addressOf(r *http.Request) string {
+	if from := r.Header.Get("X-Forwarded-For"); from != "" && r.TLS != nil && s.CA.IsPeer(r.TLS, s.Clock.Now()) {
+		return "from " + from
+	}
+
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		host = r.RemoteAddr
 	}
 
 	return "from " + host
-}
-
-func tooOften() error {
-	return fault.New(fault.OverLimit, "too_often", "too many requests").
-		WithRemedy("wait a second, or ask an admin for a higher limit")
 }
 
 // callerOf returns who makes the request; admit has put it there.

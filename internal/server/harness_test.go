@@ -81,7 +81,21 @@ type yard struct {
 	http   *http.Client
 	ended  chan error // what the loop returned
 	held   heldFunc
+	stock  lastStock
 	cancel context.CancelFunc
+}
+
+// lastStock is what the last collection found; at first there was none.
+type lastStock struct {
+	stock atomic.Pointer[collector.Stock]
+}
+
+func (l *lastStock) Load() collector.Stock {
+	if s := l.stock.Load(); s != nil {
+		return *s
+	}
+
+	return collector.Stock{}
 }
 
 // heldFunc says whether the server leads, as the test sets it; at first it does.
@@ -171,7 +185,7 @@ func startYardOn(t testing.TB, dir string, blobs blob.Store, settings ...setting
 		config,
 		Deps{Loop: y.loop, Store: y.store, Blobs: y.guard.Store(), Logbook: book, Assignments: hub, CA: ca,
 			Directory: directory, Feed: events, Clock: y.clock, Log: log, Registry: prometheus.NewRegistry(), Metrics: board,
-			Servers: func() []string { return []string{"https://yard.test"} }},
+			Servers: func() []string { return []string{"https://yard.test"} }, Stock: y.stock.Load},
 		"start-1",
 	)
 

@@ -1,8 +1,13 @@
 package server
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
+	"sync"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -31,21 +36,24 @@ func (s *Server) infoRoutes() {
 	s.mux.HandleFunc("GET /readyz", s.ready)
 
 	s.mux.HandleFunc("GET /api/v1/openapi.yaml", func(w http.ResponseWriter, r *http.Request) {
-		text, err := s.OpenAPI()
+		d, err := s.openAPI()
 		if err != nil {
 			httpapi.WriteProblem(w, s.fail(r.Context(), err))
 			return
 		}
 
-		answerText(w, http.StatusOK, string(text))
+		d.answer(w, r)
 	})
 
+	schema := sync.OnceValue(func() document { return newDocument("text/plain; charset=utf-8", spec.Schema()) })
 	s.mux.HandleFunc(
 		"GET /api/v1/jobfile.schema.json",
-		func(w http.ResponseWriter, _ *http.Request) { answerText(w, http.StatusOK, string(spec.Schema())) },
+		func(w http.ResponseWriter, r *http.Request) { schema().answer(w, r) },
 	)
 
-	s.mux.HandleFunc("GET /metrics", promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{}).ServeHTTP)
+	if !s.HideMetrics {
+		s.mux.HandleFunc("GET /metrics", s.MetricsHandler().ServeHTTP)
+	}
 
 	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		answerText(
@@ -67,6 +75,34 @@ func (s *Server) infoRoutes() {
 	if s.Metrics != nil {
 		s.Registry.MustRegister(s.Metrics)
 	}
+}
+
+// MetricsHandler serves the Prometheus metrics.
+func (s *Server) MetricsHandler() http.Handler {
+	return promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{})
+}
+
+// document is something that is the same for everybody until the server is replaced. It is made once.
+type document struct {
+	kind string
+	text []byte
+	tag  string
+}
+
+func newDocument(kind string, text []byte) document {
+	sum := sha256.Sum256(text)
+
+	return document{kind: kind, text: text, tag: `"` + hex.EncodeToString(sum[:16]) + `"`}
+}
+
+// answer sends the document, unless the caller has it.
+func (d document) answer(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", d.kind)
+	h.Set("ETag", d.tag)
+
+	// It sends nothing but the status to who has this version.
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(d.text))
 }
 
 func noSuchPath(r *http.Request) error {

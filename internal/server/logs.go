@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"net/http"
-	"regexp"
 	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -15,7 +14,9 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/logs/archive"
+	"trainyard/internal/pattern"
 	"trainyard/internal/server/httpapi"
+	"trainyard/internal/store"
 )
 
 func (s *Server) logRoutes() {
@@ -26,8 +27,10 @@ func (s *Server) logRoutes() {
 			Method:      http.MethodGet,
 			Path:        "/api/v1/jobs/{job}/logs",
 			Summary:     "Read or search the output of a job",
-			Security:    byToken,
-			Tags:        []string{"logs"},
+			Description: "A request looks at a bounded amount of output: a page may have fewer lines than asked for, or " +
+				"none, and a cursor to continue from.",
+			Security: byToken,
+			Tags:     []string{"logs"},
 		},
 		s.readLogs,
 	)
@@ -68,6 +71,8 @@ type logReader struct {
 	filter archive.Filter
 	at     archive.Cursor
 
+	turn func(context.Context) (end func(), err error) // waits until it may look for more; of those who follow
+
 	marking bool     // keep marks
 	marks   []string // the cursor after each line of the last call of next
 }
@@ -83,9 +88,14 @@ func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error)
 			j.ID, humanize.Duration(s.Limits.Output))
 	}
 
+	if err := s.checkOutput(ctx, &j); err != nil {
+		return nil, err
+	}
+
 	r := &logReader{s: s, job: j, rank: in.Rank, filter: archive.Filter{Stream: in.Stream}, at: archive.Cursor{Epoch: 1}}
+	r.filter.Budget = s.searches.budget()
 	if in.Grep != "" {
-		r.filter.Grep, err = regexp.Compile(in.Grep)
+		r.filter.Grep, err = pattern.Compile(in.Grep)
 		if err != nil {
 			return nil, fault.New(fault.Invalid, "bad_pattern", "invalid regular expression %q: %v", in.Grep, err).
 				WithField("grep")
@@ -120,6 +130,20 @@ func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error)
 	}
 
 	return r, nil
+}
+
+// checkOutput says so if the output of a job was removed because there was too much.
+func (s *Server) checkOutput(ctx context.Context, j *job.Job) error {
+	if !j.State.Final() || s.Limits.UserOutput == 0 && s.Limits.AllOutput == 0 {
+		return nil
+	}
+
+	removed, err := s.Store.Documents(ctx, store.DocumentFilter{Kind: store.RemovedDocument, ID: string(j.ID), Limit: 1})
+	if err != nil || len(removed) == 0 {
+		return err
+	}
+
+	return fault.New(fault.NotFound, "output_removed", "the output of job %s was removed: %s", j.ID, removed[0].Text)
 }
 
 // log names the output of a rank of the run that the cursor is in.
@@ -170,7 +194,7 @@ func (r *logReader) toTail(ctx context.Context, n int) error {
 
 // next returns up to limit lines that are here and have not been read, and
 // channels that tell when there may be more. done is true when the job has
-// ended and all of its output has been read.
+// ended and all of its output has been read. When the budget is spent it returns what it has found.
 func (r *logReader) next(
 	ctx context.Context,
 	limit int,
@@ -201,7 +225,7 @@ func (r *logReader) next(
 				return nil, nil, false, err
 			}
 
-			for more := true; more && len(lines) < limit; {
+			for more := true; more && len(lines) < limit && !r.filter.Budget.Spent(); {
 				var got []api.LogLine
 				var after []archive.Mark
 				var next archive.Mark
@@ -222,7 +246,7 @@ func (r *logReader) next(
 				r.at.Ranks[rank] = next
 			}
 
-			if len(lines) >= limit {
+			if len(lines) >= limit || r.filter.Budget.Spent() {
 				return lines, nil, false, nil
 			}
 
@@ -240,6 +264,20 @@ func (r *logReader) next(
 		r.at = archive.Cursor{Epoch: r.at.Epoch + 1}
 		r.run = job.Run{}
 	}
+}
+
+// nextInTurn is next for those who follow: with a new budget, when it is their turn.
+func (r *logReader) nextInTurn(ctx context.Context) ([]api.LogLine, []<-chan struct{}, bool, error) {
+	end, err := r.turn(ctx)
+	if err != nil {
+		return nil, nil, false, err
+	}
+
+	defer end()
+
+	r.filter.Budget = r.s.searches.budget()
+
+	return r.next(ctx, followBatch)
 }
 
 // mark keeps the cursor after each line that was just read, so that a follower
@@ -290,7 +328,23 @@ func (r *logReader) refresh(ctx context.Context) error {
 	return err
 }
 
+// search waits for the caller's turn if reading this output may take long: when lines are looked for.
+func (s *Server) search(ctx context.Context, in *logInput) (end func(), err error) {
+	if in.Grep == "" && in.Stream == "" && in.Tail == 0 {
+		return func() {}, nil
+	}
+
+	return s.searches.begin(ctx, callerOf(ctx).User)
+}
+
 func (s *Server) readLogs(ctx context.Context, in *logInput) (*httpapi.Body[api.LogPage], error) {
+	end, err := s.search(ctx, in)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
+	defer end()
+
 	r, err := s.openLogs(ctx, in)
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -314,12 +368,30 @@ func (s *Server) readLogs(ctx context.Context, in *logInput) (*httpapi.Body[api.
 }
 
 func (s *Server) followLogs(ctx context.Context, in *logInput) (*huma.StreamResponse, error) {
+	end, err := s.search(ctx, in)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
 	r, err := s.openLogs(ctx, in)
+	end()
+
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
+	r.turn = func(ctx context.Context) (func(), error) {
+		return s.search(ctx, &logInput{Grep: in.Grep, Stream: in.Stream})
+	}
+
+	leave, err := s.streams.Take(string(callerOf(ctx).User))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		defer leave()
+
 		req, w := humago.Unwrap(hc)
 		out := httpapi.NewStream(w)
 		ctx, stop := s.lasting(req.Context())
@@ -346,7 +418,7 @@ func (s *Server) sendLogs(ctx context.Context, r *logReader, out *httpapi.Stream
 			return err
 		}
 
-		lines, wait, done, err := r.next(ctx, followBatch)
+		lines, wait, done, err := r.nextInTurn(ctx)
 		if err != nil {
 			return err
 		}
@@ -373,7 +445,7 @@ func (s *Server) sendLogs(ctx context.Context, r *logReader, out *httpapi.Stream
 			return nil
 		}
 
-		if len(lines) >= followBatch {
+		if len(lines) >= followBatch || r.filter.Budget.Spent() {
 			continue
 		}
 		if !httpapi.WaitAny(ctx, out, append(slices.Clone(wait), feed, lost)) {

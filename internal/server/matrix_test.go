@@ -111,6 +111,8 @@ var matrix = map[string]matrixRow{
 	"accept-option":    {"/api/v1/inbox/j3.q1/accept", `{"option":"pause"}`, "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
 	"dismiss-question": {"/api/v1/inbox/j4.q1/dismiss", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
 
+	"get-retention": {"/api/v1/retention", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+
 	"list-quotas":  {"/api/v1/quotas", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
 	"put-quota":    {"/api/v1/quotas/user/bob", `{"gpus":3}`, "1 3333 3333 3333 3333 3333 333y 1"},
 	"remove-quota": {"/api/v1/quotas/user/ada", "", "1 3333 3333 3333 3333 3333 333y 1"},

@@ -16,19 +16,24 @@ import (
 	"path"
 	"reflect"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"trainyard/internal/api"
 	"trainyard/internal/auth"
 	"trainyard/internal/blob"
 	"trainyard/internal/clock"
 	"trainyard/internal/contact"
+	"trainyard/internal/diskspace"
+	"trainyard/internal/id"
 	"trainyard/internal/logs/archive"
 	"trainyard/internal/retention"
 	"trainyard/internal/server/agentapi"
+	"trainyard/internal/server/collector"
 	"trainyard/internal/server/content"
 	"trainyard/internal/server/feed"
 	"trainyard/internal/server/forecaster"
@@ -45,9 +50,13 @@ type Config struct {
 	DataDir     string           // holds logs and blobs, and the database if that is SQLite; "" in tests without one
 	Contact     contact.Settings // how often agents report, and what each answer grants them
 	NodeCertTTL time.Duration
-	Rate        float64 // requests per second allowed per token; 0 for no limit
+	Rate        float64 // requests per second allowed per token, node and address; 0 for no limit
 	Burst       int
-	MaxFile     int64 // bytes of one uploaded file
+	MaxFile     int64              // bytes of one uploaded file
+	MaxStreams  int                // live feeds of one user; 0 for no limit
+	MaxUploads  int                // files that one user uploads at the same time; 0 for no limit
+	Reserve     *diskspace.Reserve // room that uploads leave free; nil for none
+	HideMetrics bool               // Prometheus metrics are served elsewhere
 	Limits      retention.Limits
 	Timeout     time.Duration // for an answer of the loop
 	Standby     bool          // whether another server may lead the yard
@@ -72,22 +81,27 @@ type Deps struct {
 	Registry    *prometheus.Registry
 	Metrics     *metrics.Collector // of the yard, for Registry; nil to show those of the server alone
 	Servers     func() []string    // addresses of all servers, the leader first
+	Stock       func() collector.Stock
 }
 
 // Server answers HTTP.
 type Server struct {
 	Config
 	Deps
-	started time.Time
-	limiter *rateLimiter
-	used    *lastUsed
-	health  *health
-	mux     *gate
-	api     huma.API
-	router  httpapi.Router
-	agents  *agentapi.Server
-	seer    *forecaster.Forecaster
-	content *content.Content
+	started  time.Time
+	limiter  *rateLimiter
+	searches *searches
+	streams  *httpapi.Slots
+	uploads  *httpapi.Slots
+	openAPI  func() (document, error)
+	used     *lastUsed
+	health   *health
+	mux      *gate
+	api      huma.API
+	router   httpapi.Router
+	agents   *agentapi.Server
+	seer     *forecaster.Forecaster
+	content  *content.Content
 }
 
 // New returns a server; Handler is what it serves. The loop must not run yet.
@@ -95,6 +109,9 @@ func New(c Config, d Deps, start string) *Server {
 	s := &Server{Config: c, Deps: d, started: d.Clock.Now()}
 	s.mux = &gate{http.NewServeMux(), s}
 	s.limiter = newRateLimiter(c.Rate, c.Burst, d.Clock)
+	s.searches = newSearches(d.Clock)
+	s.streams = httpapi.NewSlots(c.MaxStreams, c.MaxStreams*allUsers, "too_many_streams", "live feeds")
+	s.uploads = httpapi.NewSlots(c.MaxUploads, c.MaxUploads*allUsers, api.CodeTooManyUploads, "uploads")
 	s.used = newLastUsed()
 	s.health = newHealth(d.Loop, d.Store, d.Clock)
 	s.health.dataDir = c.DataDir
@@ -106,9 +123,17 @@ func New(c Config, d Deps, start string) *Server {
 	s.agents = agentapi.New(s.agentConfig(start))
 	d.Loop.tellFirst(s.agents.Follow)
 	s.routes()
+	s.openAPI = sync.OnceValues(func() (document, error) {
+		text, err := s.OpenAPI()
+
+		return newDocument("text/plain; charset=utf-8", text), err
+	})
 
 	return s
 }
+
+// allUsers is how many times as much all users together may have under way as one.
+const allUsers = 16
 
 // agentConfig is what the agents' side works with; start names this start of the
 // server to them.
@@ -134,6 +159,9 @@ func (s *Server) agentConfig(start string) agentapi.Config {
 		Standby:     s.Standby,
 		HasShared:   s.HasShared,
 		Servers:     s.Servers,
+		Reserve:     s.Reserve,
+		Allow:       func(n id.Node) bool { return s.limiter.allow("node " + string(n)) },
+		Unknown:     s.unknown,
 	}
 }
 
@@ -156,6 +184,7 @@ func (s *Server) routes() {
 	s.projectRoutes()
 	s.eventRoutes()
 	s.fileRoutes()
+	s.retentionRoutes()
 	s.agents.Routes(s.router)
 	s.infoRoutes()
 }

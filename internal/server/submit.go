@@ -60,6 +60,10 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*httpapi.Body[api
 		return &httpapi.Body[api.SubmitReply]{Body: reply}, problemOrNil(err)
 	}
 
+	if err := s.Reserve.Submissions(); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
 	if in.Key != "" {
 		msg.KeyHash = hashOf(&in.Body)
 		if done, err := s.submittedBefore(ctx, &msg, &reply); done || err != nil {

@@ -119,7 +119,7 @@ func newSimulation(cfg Config) (*simulation, error) {
 
 	yc := yardmaster.Defaults(cfg.Policy)
 	yc.SuspectAfter = 0
-	yc.MaxJobs = math.MaxInt
+	yc.MaxJobs, yc.MaxJobText, yc.MaxAllJobText = math.MaxInt, 0, 0
 	yc.KeepFinal, yc.Unattended, yc.AssumeSaved = 0, true, true
 	yc.Tariff = cfg.Tariff
 	yc.Provision.Term, yc.Unmetered = simulatedTerm, true

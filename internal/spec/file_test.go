@@ -221,6 +221,52 @@ func TestAFileOfUnknownKeysCostsFewComparisons(t *testing.T) {
 	}
 }
 
+// Once as many mistakes are found as are reported, no more work is done for the others: each costs as many allocations
+// as the YAML package makes of a line.
+func TestMistakesThatAreNotReportedCostNothing(t *testing.T) { //nolint:paralleltest // it counts allocations
+	for name, tc := range map[string]struct {
+		file func(n int) string
+		most float64 // allocations for each further mistake
+	}{
+		"unknown keys": {func(n int) string {
+			var text strings.Builder
+			for i := range n {
+				fmt.Fprintf(&text, "gpsu%d: 1\n", i)
+			}
+
+			return text.String()
+		}, 12},
+		"unknown needs": {func(n int) string {
+			var text strings.Builder
+			for i := range 20 {
+				fmt.Fprintf(&text, "---\nname: job-%d\nrun: x\nneeds: [", i)
+
+				for k := range n / 20 {
+					fmt.Fprintf(&text, "jbo-%d-%d, ", i, k)
+				}
+
+				text.WriteString("]\n")
+			}
+
+			return text.String()
+		}, 12},
+	} {
+		cost := func(n int) float64 {
+			text := []byte(tc.file(n))
+
+			return testing.AllocsPerRun(1, func() {
+				if _, err := Parse(text, Options{}); err == nil {
+					t.Error("the file is accepted")
+				}
+			})
+		}
+
+		if each := (cost(4000) - cost(2000)) / 2000; each > tc.most {
+			t.Errorf("%s: %.1f allocations for each further mistake, want at most %.0f", name, each, tc.most)
+		}
+	}
+}
+
 func TestSchemaHasTheKeysOfTheParser(t *testing.T) {
 	t.Parallel()
 	var top map[string]any

@@ -2,19 +2,16 @@ package spec
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
 
 	"trainyard/internal/job"
+	"trainyard/internal/pattern"
 )
 
-const (
-	maxMetricRules = 16
-	maxMatch       = 1000 // bytes of a regular expression
-)
+const maxMetricRules = 16
 
 // metricRule returns the newest rule of a spec, which is the one that is read or written.
 func metricRule(s *job.Spec) *job.MetricRule {
@@ -80,11 +77,11 @@ func matchKind() kind {
 		func(s string) (string, string) {
 			const example = `write it as in 'step (?P<step>\d+) loss (?P<loss>\S+)'`
 
-			if len(s) > maxMatch {
-				return fmt.Sprintf("must have at most %d bytes", maxMatch), "shorten it"
+			if len(s) > pattern.MaxText {
+				return fmt.Sprintf("must have at most %d bytes", pattern.MaxText), "shorten it"
 			}
 
-			re, err := regexp.Compile(s)
+			re, err := pattern.Compile(s)
 			switch {
 			case err != nil:
 				return "must be a regular expression (" + err.Error() + ")", example

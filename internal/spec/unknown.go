@@ -69,9 +69,12 @@ func called(fields []field, key string) *field {
 	return nil
 }
 
+// marks are what a key may be written with in other places.
+var marks = strings.NewReplacer("_", "", "-", "", " ", "")
+
 // plainKey is a key without case and marks, so that max-duration, maxDuration and max_duration are the same.
 func plainKey(key string) string {
-	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(key))
+	return marks.Replace(strings.ToLower(key))
 }
 
 func names(fields []field) []string {

@@ -113,6 +113,12 @@ type Store interface {
 	PossessedDigests(ctx context.Context, after string, limit int) ([]string, error)
 	// UnreadManifests lists possessions of the size UnreadManifest.
 	UnreadManifests(ctx context.Context, limit int) ([]Possession, error)
+	// ForgetJobs deletes jobs that ended long ago, with their runs, questions, removed checkpoints, curves and last
+	// forecasts. The newest job of all must be kept: numbers are given out after it. What the ledger and the forecasts'
+	// history have of them stays.
+	ForgetJobs(ctx context.Context, jobs ...id.Job) error
+	// ForgetEvents deletes events by their numbers. The newest of all must be kept, for the same reason.
+	ForgetEvents(ctx context.Context, seqs ...uint64) error
 
 	// Ping answers whether the store can write and read now.
 	Ping(ctx context.Context) error
@@ -228,6 +234,7 @@ const (
 	ForecastDocument DocumentKind = "forecast" // job: what was last expected of it
 	PastDocument     DocumentKind = "past"     // job: what is remembered of one that ended well
 	ModelDocument    DocumentKind = "model"    // version: what was learned from those
+	RemovedDocument  DocumentKind = "removed"  // job: why its output is not kept, though its time was not over
 )
 
 // DocumentFilter chooses documents of a kind.

@@ -6,6 +6,7 @@ import (
 
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
@@ -48,10 +49,8 @@ func (m Submit) handle(y *Yard) (any, error) {
 		}
 	}
 
-	if alive := y.people.Alive(m.Owner); alive+len(m.Jobs) > y.cfg.MaxJobs {
-		return nil, fault.New(fault.OverLimit, "too_many_jobs", "%s has %d unfinished jobs, the limit is %d",
-			m.Owner, alive, y.cfg.MaxJobs).
-			WithRemedy("wait until some have finished, or cancel some")
+	if err := y.checkRoom(&m); err != nil {
+		return nil, err
 	}
 
 	ids := make([]id.Job, len(m.Jobs))
@@ -141,6 +140,38 @@ func (m Submit) handle(y *Yard) (any, error) {
 	}
 
 	return sub, nil
+}
+
+// checkRoom refuses jobs that would be more than a user, or all users together, may have before some have ended: in
+// number, and in the text of their specs, which is kept in memory.
+func (y *Yard) checkRoom(m *Submit) error {
+	const remedy = "wait until some have finished, or cancel some"
+
+	if alive := y.people.Alive(m.Owner); alive+len(m.Jobs) > y.cfg.MaxJobs {
+		return fault.New(fault.OverLimit, "too_many_jobs", "%s has %d unfinished jobs, the limit is %d",
+			m.Owner, alive, y.cfg.MaxJobs).
+			WithRemedy(remedy)
+	}
+
+	var text job.Bytes
+	for i := range m.Jobs {
+		text += m.Jobs[i].Spec.TextBytes()
+	}
+
+	if own := y.people.JobText(m.Owner); y.cfg.MaxJobText > 0 && own+text > y.cfg.MaxJobText {
+		return fault.New(fault.OverLimit, "too_much_job_text",
+			"the commands and variables of unfinished jobs of %s would have %s, the limit is %s",
+			m.Owner, humanize.Size(own+text), humanize.Size(y.cfg.MaxJobText)).
+			WithRemedy("put long scripts into files of the working directory, or " + remedy)
+	}
+	if y.cfg.MaxAllJobText > 0 && y.jobText+text > y.cfg.MaxAllJobText {
+		return fault.New(fault.OverLimit, "too_much_job_text",
+			"the commands and variables of all unfinished jobs would have %s, the limit is %s",
+			humanize.Size(y.jobText+text), humanize.Size(y.cfg.MaxAllJobText)).
+			WithRemedy("put long scripts into files of the working directory, or submit again later")
+	}
+
+	return nil
 }
 
 // checkPossible refuses a job that no node and no offer could ever run, and says what would

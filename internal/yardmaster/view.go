@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"trainyard/internal/id"
+	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
 	"trainyard/internal/quota"
@@ -79,7 +80,13 @@ func (y *Yard) limitsOf() *place.Limits {
 
 // countJob counts an unfinished job; jobs is 1 when it is submitted and -1 when it has ended.
 func (y *Yard) countJob(r *jobRecord, jobs int) {
-	y.people.Count(r.Owner, jobs)
+	if jobs > 0 {
+		r.text = r.Spec.TextBytes()
+	}
+
+	text := r.text * job.Bytes(jobs)
+	y.jobText += text
+	y.people.Count(r.Owner, jobs, text)
 	y.countBudget(r, jobs)
 
 	p := queue.Payer{User: r.Owner, Project: r.Project}

@@ -52,6 +52,8 @@ type Config struct {
 	Unattended       bool          // nobody answers questions: none are asked, and what fails ends at once
 	MaxJobs          int           // jobs of one user that have not ended
 	Caps             tenant.Caps   // of the priorities of jobs
+	MaxJobText       job.Bytes     // text of the specs of a user's jobs that have not ended; 0 for no limit
+	MaxAllJobText    job.Bytes     // the same of all users together
 	LogLimit         int64         // bytes of output kept of each rank
 	Tariff           *fleet.Tariff // what nodes cost; nil if unknown
 	Offers           []fleet.Offer // what can be provisioned
@@ -76,11 +78,15 @@ func Defaults(p place.Policy) Config {
 		SaveWait:    10 * time.Minute,
 		KeepFinal:   10 * time.Minute,
 		AskFor:      24 * time.Hour,
-		MaxJobs:     200_000,
+		MaxJobs:     5000,
+		MaxJobText:  64 << 20,
 		LogLimit:    1 << 30,
-		Provision:   lifecycle.Defaults(),
-		Keep:        provision.IdlePolicy{MaxIdle: 5 * time.Minute, ReleaseMargin: time.Minute},
-		Network:     dataset.DefaultNetwork(),
+
+		MaxAllJobText: 1 << 30,
+
+		Provision: lifecycle.Defaults(),
+		Keep:      provision.IdlePolicy{MaxIdle: 5 * time.Minute, ReleaseMargin: time.Minute},
+		Network:   dataset.DefaultNetwork(),
 	}
 }
 
@@ -151,6 +157,7 @@ type Yard struct {
 	settles      time.Time // when runs of the history before a restore have surely been stopped
 
 	lastJob     uint64
+	jobText     job.Bytes // of the specs of jobs that have not ended
 	feed        batch.Feed
 	changedJobs batch.Set[*jobRecord]
 	changedRuns batch.Set[*runRecord]
@@ -183,6 +190,7 @@ type jobRecord struct {
 	hold         hold     // the quota that keeps it out of the queue; zero if none does
 	outlook      *job.Outlook
 	observed     *observedRecord   // nil if nothing was learned of it yet
+	text         job.Bytes         // of its spec as it was submitted
 	questions    []*questionRecord // open ones
 	// committed says that money or GPU-hours were committed to it, when it ran or when
 	// nodes were provisioned for it.

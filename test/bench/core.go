@@ -55,6 +55,7 @@ func newYard(start time.Time, nodes int, keep time.Duration, policy string) (*th
 	y := &theYard{policy: p.Name(), scene: scene.New(start), now: start}
 	cfg := yardmaster.Defaults(p)
 	cfg.MaxJobs, cfg.KeepFinal = 10_000_000, keep
+	cfg.MaxJobText, cfg.MaxAllJobText = 0, 0
 	y.Yard = yardmaster.New(cfg)
 	y.Load(y.now, yardmaster.State{Users: y.scene.People(), Nodes: y.scene.Nodes(nodes)})
 

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -38,6 +39,7 @@ import (
 	"trainyard/internal/provision"
 	"trainyard/internal/provision/lifecycle"
 	"trainyard/internal/server"
+	"trainyard/internal/server/httpapi"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yamlfile"
 	"trainyard/internal/yardmaster"
@@ -579,10 +581,33 @@ func hashProgram() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), errors.Join(err, f.Close())
 }
 
+// How many downloads of the program there may be at the same time, and how slow they may be. It is for everybody:
+// machines that boot cannot check who the server is and must not send it a token.
+const (
+	programsEach = 2 // of one address
+	programsAll  = 4
+	programRate  = 256 << 10 // bytes per second
+)
+
 // WithProgram serves this binary to provisioned machines, in addition to next.
-func WithProgram(next http.Handler) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+programPath, func(w http.ResponseWriter, r *http.Request) {
+func WithProgram(pace httpapi.Pace, next http.Handler) http.Handler {
+	slots := httpapi.NewSlots(programsEach, programsAll, "too_many_downloads", "downloads of the program")
+	pace.Rate = programRate
+
+	download := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.RemoteAddr)
+		if err != nil {
+			host = r.RemoteAddr
+		}
+
+		done, err := slots.Take(host)
+		if err != nil {
+			httpapi.WriteProblem(w, err)
+			return
+		}
+
+		defer done()
+
 		path, err := os.Executable()
 		if err != nil {
 			http.Error(w, "the program cannot be found", http.StatusInternalServerError)
@@ -593,7 +618,9 @@ func WithProgram(next http.Handler) http.Handler {
 		http.ServeFile(w, r, path)
 	})
 
-	mux.Handle("/", next)
+	mux := http.NewServeMux()
+	mux.Handle("GET "+programPath, httpapi.Paced(pace, download))
+	mux.Handle("/", httpapi.Paced(httpapi.DefaultPace(pace.Clock), next))
 
 	return mux
 }

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"trainyard/internal/job"
 )
 
 func TestAFileWithoutEndDoesNotKeepOthersWaiting(t *testing.T) {
@@ -30,6 +32,47 @@ func TestAFileWithoutEndDoesNotKeepOthersWaiting(t *testing.T) {
 	}
 
 	p.expect("loss", "1=5 2=4 from table (progress.csv)")
+}
+
+// Rules that take long to match cost the agent a bounded amount of work, and the rest of what it does goes on.
+func TestExpensiveRulesAreSampled(t *testing.T) {
+	t.Parallel()
+	rules := make([]job.MetricRule, 16)
+	for i := range rules {
+		rules[i].Match = fmt.Sprintf(`(x?){40}x{40}y(?P<loss%d>[0-9.]+)`, i)
+	}
+
+	p := start(t, rules...)
+	p.now = p.now.Add(time.Second)
+
+	line := strings.Repeat("x", 1000) + "7\n"
+	p.print(strings.Repeat(line, 60)) // in one piece
+	for range 500 {
+		p.print(line)
+	}
+
+	p.print(strings.Repeat("x", 40) + "y0.5\n")
+
+	more, err := p.g.Poll(p.now, false)
+	if err != nil || more {
+		t.Errorf("more %v, %v", more, err)
+	}
+
+	// Without a bound it would be twenty times as much.
+	spent := ruleSteps - p.g.output.parser.Budget
+	if limit := int64(2 * ruleSteps); spent <= 0 || spent > limit {
+		t.Errorf("%d steps were taken, want at most %d", spent, limit)
+	}
+
+	// When the program prints less all of it is looked at.
+	p.now = p.now.Add(time.Second)
+	p.print("the line after those that were skipped\n")
+	p.print(strings.Repeat("x", 40) + "y0.25\n")
+	p.poll()
+
+	if s := p.g.Series("loss0"); s == nil {
+		t.Error("a line that matches was not found")
+	}
 }
 
 func TestAllFilesHaveTheirTurn(t *testing.T) {

@@ -15,6 +15,7 @@ const (
 	outputRead  = 16 << 20
 	outputLook  = 512 << 10
 	outputRuled = outputLook / 4 // regular expressions are slow
+	ruleSteps   = 8 << 20        // of comparing lines with the user's rules, a few hundredths of a second
 )
 
 // output reads what the program prints.
@@ -52,6 +53,7 @@ func (o *output) poll(g *Gatherer, ended bool) (more bool, err error) {
 	decoder := logs.NewDecoder(io.LimitReader(log, outputRead))
 	share := o.share(size - begun)
 	looked := 0
+	o.parser.Budget = ruleSteps
 
 	for {
 		frame, ferr := decoder.Next()
@@ -99,7 +101,7 @@ func (o *output) poll(g *Gatherer, ended bool) (more bool, err error) {
 func (o *output) share(size int64) float64 {
 	look := int64(outputLook)
 	if o.ruled {
-		look = outputRuled
+		look = min(outputRuled, ruleSteps/2/o.parser.CostPerByte())
 	}
 
 	size = min(size, outputRead)

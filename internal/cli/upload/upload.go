@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -130,10 +131,21 @@ const uploadAttempts = 4
 func uploadFile(ctx context.Context, client *api.Client, content Content, f api.ManifestFile) error {
 	for attempt := 1; ; attempt++ {
 		err := uploadOnce(ctx, client, content, f)
-		if fault.KindOf(err) != fault.Unavailable || attempt == uploadAttempts || !follow.Backoff(ctx, attempt) {
+		if !temporary(err) || attempt == uploadAttempts || !follow.Backoff(ctx, attempt) {
 			return err
 		}
 	}
+}
+
+// temporary reports whether an upload that failed may succeed in a moment: the server does not answer, or others of this
+// user's uploads are under way.
+func temporary(err error) bool {
+	var f *fault.Error
+	if errors.As(err, &f) && f.Code == api.CodeTooManyUploads {
+		return true
+	}
+
+	return fault.KindOf(err) == fault.Unavailable
 }
 
 func uploadOnce(ctx context.Context, client *api.Client, content Content, f api.ManifestFile) error {

@@ -37,6 +37,12 @@ func Mount(t *testing.T, megabytes int) (dir string) {
 // Fill writes until the disk is full and returns what makes room again. It may be called again after that.
 func Fill(t *testing.T, dir string) (empty func()) {
 	t.Helper()
+	return FillTo(t, dir, -1)
+}
+
+// FillTo is as Fill, until no more than so many bytes are left.
+func FillTo(t *testing.T, dir string, left int64) (empty func()) {
+	t.Helper()
 	path := filepath.Join(dir, "filler")
 
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -44,7 +50,7 @@ func Fill(t *testing.T, dir string) (empty func()) {
 		t.Fatal(err)
 	}
 
-	for size := 64 << 10; size > 0; {
+	for size := 64 << 10; size > 0 && free(t, dir) > left; {
 		if _, err := f.Write(bytes.Repeat([]byte{1}, size)); err != nil {
 			size /= 2
 		}
@@ -59,4 +65,16 @@ func Fill(t *testing.T, dir string) (empty func()) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// free returns how many bytes are left on the disk.
+func free(t *testing.T, dir string) int64 {
+	t.Helper()
+
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		t.Fatal(err)
+	}
+
+	return int64(s.Bavail) * s.Bsize //nolint:gosec // a small disk
 }

@@ -12,14 +12,20 @@ import (
 	"strings"
 
 	"trainyard/internal/fault"
+	"trainyard/internal/humanize"
 )
 
-// maxRows is how many lines of a table of old jobs are read.
-const maxRows = 1_000_000
+// Limits on a table of old jobs, which may be compressed and come from anywhere.
+const (
+	maxRows  = 1_000_000
+	maxRow   = 1 << 20   // bytes of one row
+	maxTable = 256 << 20 // bytes of all rows, unpacked
+)
 
 // table is a file of rows with named columns.
 type table struct {
 	csv     *csv.Reader
+	input   *bounded
 	columns map[string]int
 	row     []string
 	line    int
@@ -37,9 +43,14 @@ func openTable(r io.Reader, need ...string) (*table, error) {
 		in = bufio.NewReader(unpacked)
 	}
 
-	t := &table{csv: csv.NewReader(in), columns: map[string]int{}}
+	input := &bounded{in: in, row: maxRow, all: maxTable}
+	t := &table{csv: csv.NewReader(input), input: input, columns: map[string]int{}}
 	t.csv.ReuseRecord = true
+
 	heading, err := t.csv.Read()
+	if input.exceeded != nil {
+		return nil, input.exceeded
+	}
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "bad_table", "the table has no header line").WithCause(err)
 	}
@@ -65,7 +76,12 @@ func openTable(r io.Reader, need ...string) (*table, error) {
 
 // next goes on to the next row; it returns io.EOF after the last.
 func (t *table) next() error {
+	t.input.row = maxRow
+
 	row, err := t.csv.Read()
+	if t.input.exceeded != nil {
+		return t.input.exceeded
+	}
 	if errors.Is(err, io.EOF) {
 		return io.EOF
 	}
@@ -80,6 +96,32 @@ func (t *table) next() error {
 	}
 
 	return nil
+}
+
+// bounded passes on a table, and fails when a row or all of it gets too long.
+type bounded struct {
+	in       io.Reader
+	row, all int // bytes that may still be read
+	exceeded error
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	switch {
+	case b.row <= 0:
+		b.exceeded = fault.New(fault.Invalid, "bad_table", "the table has a row of more than %s", humanize.Size(int64(maxRow)))
+	case b.all <= 0:
+		b.exceeded = fault.New(fault.Invalid, "bad_table", "the table has more than %s, unpacked", humanize.Size(int64(maxTable)))
+	}
+
+	if b.exceeded != nil {
+		return 0, b.exceeded
+	}
+
+	n, err := b.in.Read(p[:min(len(p), b.row, b.all)])
+	b.row -= n
+	b.all -= n
+
+	return n, err
 }
 
 // text returns a cell, "" if the table lacks the column.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"trainyard/internal/id"
+	"trainyard/internal/job"
 )
 
 // Unfinished lists the logs that are still written, or were when the server ended.
@@ -27,9 +28,15 @@ func (b *Archive) Unfinished() ([]Log, error) {
 	return list, nil
 }
 
+// Stored is a log that is archived, and what it takes.
+type Stored struct {
+	Log
+	Bytes job.Bytes // compressed
+}
+
 // Complete lists the logs that are archived.
-func (b *Archive) Complete(ctx context.Context) ([]Log, error) {
-	var list []Log
+func (b *Archive) Complete(ctx context.Context) ([]Stored, error) {
+	var list []Stored
 	for info, err := range b.blobs.List(ctx, blobRoot) {
 		if err != nil {
 			return nil, err
@@ -44,9 +51,15 @@ func (b *Archive) Complete(ctx context.Context) ([]Log, error) {
 		run, uid, _ := strings.Cut(parts[2], "-")
 
 		l, ok := parseLog(run + "-" + parts[3] + strings.TrimSuffix("-"+uid, "-"))
-		if ok && (len(list) == 0 || list[len(list)-1] != l) {
-			list = append(list, l)
+		if !ok {
+			continue
 		}
+
+		if len(list) == 0 || list[len(list)-1].Log != l {
+			list = append(list, Stored{Log: l})
+		}
+
+		list[len(list)-1].Bytes += job.Bytes(info.Size)
 	}
 
 	return list, nil

@@ -6,14 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
+	"trainyard/internal/humanize"
 	"trainyard/internal/logs"
+	"trainyard/internal/pattern"
 )
 
 // Cursor is how far someone has read a job's output: the run, and for each
@@ -77,12 +78,30 @@ func badCursor(s string) error {
 
 // Filter chooses lines.
 type Filter struct {
-	Stream string         // "" for all
-	Grep   *regexp.Regexp // nil for all
+	Stream string           // "" for all
+	Grep   *pattern.Pattern // nil for all
+	Budget *Budget          // for looking at lines; nil for no bound
 }
 
 func (f *Filter) lets(l *logs.Line) bool {
 	return (f.Stream == "" || l.Stream.String() == f.Stream) && (f.Grep == nil || f.Grep.Match(l.Text))
+}
+
+// lineCost is what a line costs beside its bytes.
+const lineCost = 32
+
+// affords pays for looking at a line, and reports whether that was possible.
+func (f *Filter) affords(l *logs.Line) bool {
+	if f.Budget == nil {
+		return true
+	}
+
+	cost := int64(len(l.Text) + lineCost)
+	if f.Grep != nil {
+		cost += f.Grep.Cost(len(l.Text))
+	}
+
+	return f.Budget.pay(cost)
 }
 
 // chunk is how much of a log is looked at in one go.
@@ -91,7 +110,8 @@ const chunk = 1 << 20
 // ReadLines returns up to most lines of one rank from a cursor on, the cursor
 // after each, and the cursor after all. more is false when all that is here has been read. A line
 // that has no end yet is returned as partial when nothing follows it; if both
-// streams have one, they come together, though that be one line too many.
+// streams have one, they come together, though that be one line too many. When the filter's budget is
+// spent it returns what it has found so far, with more.
 func (b *Archive) ReadLines(
 	ctx context.Context,
 	log Log,
@@ -105,10 +125,22 @@ func (b *Archive) ReadLines(
 	}
 
 	full := false
-	var last Mark // before the last line
+	var last Mark            // before the last line
+	paid := Mark{Offset: -1} // before the line that was looked at last
 
 	end, err := eachLine(raw, at.Offset, func(before Mark, l *logs.Line) bool {
-		if before.Offset == at.Offset && before.Skip < at.Skip || !f.lets(l) {
+		if before.Offset == at.Offset && before.Skip < at.Skip {
+			return true
+		}
+
+		// Lines that have no end yet share a cursor: they are looked at together or not at all.
+		if ctx.Err() != nil || before != paid && !f.affords(l) {
+			full = true
+			return false
+		}
+
+		paid = before
+		if !f.lets(l) {
 			return true
 		}
 
@@ -128,6 +160,9 @@ func (b *Archive) ReadLines(
 	})
 	if err != nil {
 		return nil, nil, at, false, damaged(err, log, at)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, nil, at, false, err
 	}
 
 	if end.Offset == at.Offset && !full {
@@ -217,7 +252,7 @@ func toLogLine(log Log, l *logs.Line) api.LogLine {
 }
 
 // Tail returns a cursor after which the last n lines of a rank that the filter
-// lets through follow. It looks back in growing steps.
+// lets through follow. It looks back in growing steps. It fails if the filter's budget does not last.
 func (b *Archive) Tail(ctx context.Context, log Log, f *Filter, n int) (Mark, error) {
 	starts, err := b.frameStarts(ctx, log)
 	if err != nil {
@@ -236,16 +271,29 @@ func (b *Archive) Tail(ctx context.Context, log Log, f *Filter, n int) (Mark, er
 			}
 
 			skip := at
+			var stop error
 
 			end, err := eachLine(raw, at.Offset, func(c Mark, l *logs.Line) bool {
-				if (c.Offset != skip.Offset || c.Skip >= skip.Skip) && f.lets(l) {
+				if c.Offset == skip.Offset && c.Skip < skip.Skip {
+					return true
+				}
+
+				stop = ctx.Err()
+				if stop == nil && !f.affords(l) {
+					stop = errTailTooFar(n)
+				}
+
+				if stop == nil && f.lets(l) {
 					before = append(before, c)
 				}
 
-				return true
+				return stop == nil
 			})
 			if err != nil {
 				return Mark{}, fmt.Errorf("log of %s rank %d: %w", log.Run, log.Rank, err)
+			}
+			if stop != nil {
+				return Mark{}, stop
 			}
 
 			more = len(raw) == chunk && end != at
@@ -260,6 +308,12 @@ func (b *Archive) Tail(ctx context.Context, log Log, f *Filter, n int) (Mark, er
 			return Mark{}, nil
 		}
 	}
+}
+
+func errTailTooFar(n int) error {
+	return fault.New(fault.OverLimit, "search_too_long", "the last %s could not be found within the limits of one request",
+		humanize.Count(n, "matching line")).WithField("tail").
+		WithRemedy("search without a number of last lines, or with a simpler expression")
 }
 
 // frameStarts returns offsets at which frames begin, about a chunk apart. The first is 0.

@@ -2,14 +2,26 @@ package archive
 
 import (
 	"errors"
-	"regexp"
 	"strings"
 	"testing"
 
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
 	"trainyard/internal/logs"
+	"trainyard/internal/pattern"
 )
+
+// matching is a pattern.
+func matching(t testing.TB, text string) *pattern.Pattern {
+	t.Helper()
+
+	p, err := pattern.Compile(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return p
+}
 
 // aligned is a log of exactly n bytes in whole frames and lines.
 func aligned(t *testing.T, n int) []byte {
@@ -108,8 +120,8 @@ func TestLinesAreChosen(t *testing.T) {
 		want int
 	}{
 		{Filter{}, 5}, {Filter{Stream: "stdout"}, 3}, {Filter{Stream: "yard"}, 1},
-		{Filter{Grep: regexp.MustCompile(`loss`)}, 4}, {Filter{Grep: regexp.MustCompile(`^loss`), Stream: "stdout"}, 1},
-		{Filter{Grep: regexp.MustCompile(`\xff`)}, 0}, {Filter{Grep: regexp.MustCompile(`nothing`)}, 0},
+		{Filter{Grep: matching(t, `loss`)}, 4}, {Filter{Grep: matching(t, `^loss`), Stream: "stdout"}, 1},
+		{Filter{Grep: matching(t, `\xff`)}, 0}, {Filter{Grep: matching(t, `nothing`)}, 0},
 	} {
 		for most := 1; most <= 6; most++ {
 			var got []api.LogLine

@@ -13,6 +13,7 @@ package agentapi
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"trainyard/internal/blob"
 	"trainyard/internal/clock"
 	"trainyard/internal/contact"
+	"trainyard/internal/diskspace"
 	"trainyard/internal/id"
 	"trainyard/internal/logs/archive"
 	"trainyard/internal/server/content"
@@ -71,9 +73,13 @@ type Config struct {
 	Contact     contact.Settings // how often agents report, and what each answer grants them
 	NodeCertTTL time.Duration
 	Timeout     time.Duration // for an answer of the loop
-	Standby     bool          // whether another server may lead the yard
-	HasShared   bool          // whether shared file systems are declared
-	Servers     func() []string
+	Reserve     *diskspace.Reserve
+	// Allow reports whether a node may make a request now; Unknown is the error for one that could not be identified.
+	Allow     func(n id.Node) bool
+	Unknown   func(r *http.Request, err error) error
+	Standby   bool // whether another server may lead the yard
+	HasShared bool // whether shared file systems are declared
+	Servers   func() []string
 }
 
 // Server answers agents.

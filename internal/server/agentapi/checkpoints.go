@@ -227,6 +227,10 @@ func (s *Server) locateChunks(
 	} else {
 		err = s.mayUpload(ctx, in.Body.Run)
 		if err == nil {
+			err = s.Reserve.Uploads()
+		}
+
+		if err == nil {
 			chunks, err = s.missing(ctx, chunks)
 		}
 	}
@@ -339,6 +343,8 @@ func (s *Server) putChunk(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	name := httpapi.ChunkBlob(digest)
+	content = s.Reserve.Reader(content)
+
 	if _, err := httpapi.PutVerified(r.Context(), put, name, digest, content, api.MaxCheckpointManifest); err != nil {
 		return err
 	}

@@ -67,8 +67,8 @@ func (s *Server) identify(r *http.Request) (context.Context, error) {
 // caller returns which node's certificate the connection shows, and which process says so.
 func (s *Server) caller(r *http.Request) (caller, error) {
 	if r.TLS == nil {
-		return caller{}, fault.New(fault.Unknown, "certificate_missing",
-			"agents must connect with TLS and a node certificate")
+		return caller{}, s.Unknown(r, fault.New(fault.Unknown, "certificate_missing",
+			"agents must connect with TLS and a node certificate"))
 	}
 
 	n, err := s.CA.NodeOf(r.TLS, s.Clock.Now())
@@ -81,7 +81,10 @@ func (s *Server) caller(r *http.Request) (caller, error) {
 	}
 
 	if err != nil {
-		return caller{}, err
+		return caller{}, s.Unknown(r, err)
+	}
+	if !s.Allow(n) {
+		return caller{}, httpapi.TooOften()
 	}
 
 	agent, err := api.ParseAgent(r.Header.Get(api.AgentHeader))

@@ -36,6 +36,10 @@ func (s *Server) putLog(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
+	if err := s.Reserve.Uploads(); err != nil {
+		return err
+	}
+
 	content, err := httpapi.Uncompressed(w, r, MaxLogPart)
 	if err != nil {
 		return err

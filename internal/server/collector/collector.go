@@ -15,6 +15,7 @@ import (
 	"io"
 	"log/slog"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,8 +33,11 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// Interval is how often blobs are collected.
-const Interval = time.Hour
+// Interval is how often blobs are collected, and soon how long after the start for the first time.
+const (
+	Interval = time.Hour
+	soon     = 5 * time.Minute
+)
 
 // afterRestore is how long nothing is collected after the database was restored from a backup: it may have been the
 // wrong one, and what only the right one refers to must still be there.
@@ -68,6 +72,7 @@ type Deps struct {
 type Collector struct {
 	Deps
 	lists map[string][]key // what manifests list, by their blob; it never changes
+	last  lastStock
 }
 
 // New returns a collector.
@@ -75,7 +80,7 @@ func New(d Deps) *Collector { return &Collector{Deps: d, lists: map[string][]key
 
 // Run collects every hour until ctx ends.
 func (c *Collector) Run(ctx context.Context) {
-	for clock.Sleep(ctx, Interval) {
+	for wait := soon; clock.Sleep(ctx, wait); wait = Interval {
 		report, err := c.Collect(ctx)
 		if err != nil && ctx.Err() == nil {
 			c.Log.WarnContext(ctx, "collecting blobs failed; trying again in an hour", "error", err,
@@ -95,7 +100,9 @@ type Report struct {
 	Files       int // of working directories
 	Chunks      int // of checkpoints
 	Uploads     int // that were never finished
-	Bytes       job.Bytes
+	Jobs        int
+	Events      int
+	Bytes       job.Bytes // of all but jobs and events
 }
 
 // String says what was removed, "" if that is nothing.
@@ -112,6 +119,8 @@ func (r *Report) String() string {
 	add(r.Files, "unused file")
 	add(r.Chunks, "unused chunk")
 	add(r.Uploads, "unfinished upload")
+	add(r.Jobs, "old job")
+	add(r.Events, "old event")
 
 	if len(parts) == 0 {
 		return ""
@@ -133,34 +142,57 @@ func (c *Collector) record(ctx context.Context, r *Report) error {
 
 // Collect removes what is not needed now, and reports what it has removed even if it fails.
 func (c *Collector) Collect(ctx context.Context) (Report, error) {
-	var report Report
-	ok, err := c.may(ctx)
-	if !ok || err != nil {
-		return report, err
+	stock := Stock{At: c.Clock.Now()}
+
+	err := c.collect(ctx, &stock)
+	if err != nil {
+		stock.Failure = err.Error()
 	}
 
-	now := c.Clock.Now()
-	if err := c.retire(ctx, now, &report); err != nil {
-		return report, err
+	c.last.set(stock)
+
+	return stock.Removed, err
+}
+
+func (c *Collector) collect(ctx context.Context, stock *Stock) error {
+	ok, err := c.may(ctx)
+	if !ok || err != nil {
+		return err
+	}
+
+	now, report := stock.At, &stock.Removed
+	if err := c.retire(ctx, now, stock); err != nil {
+		return err
 	}
 
 	c.Guard.beginSweep(now, c.Limits.Unused)
 
-	m, err := c.mark(ctx, now)
+	output, err := c.outputs(ctx)
 	if err != nil {
-		return report, fmt.Errorf("find out which blobs are needed: %w", err)
-	}
-	if err := c.removeOutput(ctx, m, &report); err != nil {
-		return report, fmt.Errorf("remove output: %w", err)
-	}
-	if c.Limits.Unused == 0 {
-		return report, nil
-	}
-	if err := c.sweep(ctx, now, m, &report); err != nil {
-		return report, fmt.Errorf("remove unused blobs: %w", err)
+		return fmt.Errorf("list output: %w", err)
 	}
 
-	return report, c.removeUploads(ctx, now, &report)
+	m, err := c.mark(ctx, now, output, stock)
+	if err != nil {
+		return fmt.Errorf("find out which blobs are needed: %w", err)
+	}
+	if err := c.surplusOutput(ctx, now, m, stock); err != nil {
+		return fmt.Errorf("choose output to remove: %w", err)
+	}
+	if err := c.removeOutput(ctx, m, output, report); err != nil {
+		return fmt.Errorf("remove output: %w", err)
+	}
+	if err := c.forget(ctx, now, m, report); err != nil {
+		return fmt.Errorf("remove records of old jobs and events: %w", err)
+	}
+	if c.Limits.Unused == 0 {
+		return nil
+	}
+	if err := c.sweep(ctx, now, m, stock); err != nil {
+		return fmt.Errorf("remove unused blobs: %w", err)
+	}
+
+	return c.removeUploads(ctx, now, report)
 }
 
 // may reports whether anything may be removed: not soon after a restore, and never from blobs of another yard.
@@ -208,15 +240,21 @@ func (c *Collector) owner(ctx context.Context) (string, error) {
 }
 
 // retire removes checkpoints of ended jobs from the catalogue.
-func (c *Collector) retire(ctx context.Context, now time.Time, report *Report) error {
+func (c *Collector) retire(ctx context.Context, now time.Time, stock *Stock) error {
 	var all []retention.Saved
 	var j job.Job
+	sizes := map[id.Checkpoint]job.Bytes{}
 
 	err := c.eachCheckpoint(ctx, func(s *checkpoint.Checkpoint) (err error) {
 		if j.ID != s.Job {
 			j, err = c.Store.Job(ctx, s.Job)
 		}
+		if err == nil {
+			stock.share(j.Owner, func(of *Share) { of.Checkpoints += s.Size })
+		}
+
 		if err == nil && j.State.Final() {
+			sizes[s.ID] = s.Size
 			all = append(all, retention.Saved{Checkpoint: *s, Owner: j.Owner, Ended: j.Ended})
 		}
 
@@ -232,7 +270,8 @@ func (c *Collector) retire(ctx context.Context, now time.Time, report *Report) e
 		})
 		switch k := fault.KindOf(err); {
 		case err == nil:
-			report.Checkpoints++
+			stock.Removed.Checkpoints++
+			stock.share(r.Owner, func(of *Share) { of.Checkpoints -= sizes[r.Checkpoint] })
 		case k == fault.Conflict || k == fault.NotFound: // pinned or removed meanwhile
 		default:
 			return fmt.Errorf("remove checkpoint %s: %w", r.Checkpoint, err)
@@ -293,34 +332,71 @@ func (c *Collector) eachJob(ctx context.Context, visit func(*job.Job) error) err
 	}
 }
 
-// removeOutput removes the output of jobs whose output is not kept.
-func (c *Collector) removeOutput(ctx context.Context, m *marks, report *Report) error {
-	if len(m.silent) == 0 {
-		return nil
+// outputs lists the output that is archived, by job.
+func (c *Collector) outputs(ctx context.Context) (map[id.Job][]archive.Stored, error) {
+	all := map[id.Job][]archive.Stored{}
+	if c.Logs == nil {
+		return all, nil
 	}
 
-	logs, err := c.Logs.Complete(ctx)
-	if err != nil {
-		return err
-	}
-
-	for _, l := range logs {
+	list, err := c.Logs.Complete(ctx)
+	for _, l := range list {
 		j, _, _ := l.Run.Split()
-		if !m.silent[j] {
+		all[j] = append(all[j], l)
+	}
+
+	return all, err
+}
+
+// surplusOutput chooses the output that is too much, and records for its owners why it is removed.
+func (c *Collector) surplusOutput(ctx context.Context, now time.Time, m *marks, stock *Stock) error {
+	surplus := c.Limits.SurplusOutput(m.printed)
+	var docs []store.Document
+
+	for i := range m.printed {
+		p := &m.printed[i]
+		why, gone := surplus[p.Job]
+		if !gone {
 			continue
 		}
+
+		m.silent[p.Job] = true
+		docs = append(docs, store.Document{Kind: store.RemovedDocument, ID: string(p.Job), At: now, Text: why})
+		stock.Output.Bytes -= p.Bytes
+		stock.share(p.Owner, func(of *Share) { of.Output -= p.Bytes })
+	}
+
+	for part := range slices.Chunk(docs, page) {
 		if err := c.Loop.Held(); err != nil {
 			return err
 		}
-
-		bytes, err := c.Logs.Remove(ctx, l)
-		if err != nil {
+		if err := c.Store.Keep(ctx, part...); err != nil {
 			return err
 		}
+	}
 
-		if bytes > 0 {
-			report.Outputs++
-			report.Bytes += job.Bytes(bytes)
+	return nil
+}
+
+// removeOutput removes the output of jobs whose output is not kept.
+func (c *Collector) removeOutput(
+	ctx context.Context, m *marks, output map[id.Job][]archive.Stored, report *Report,
+) error {
+	for j := range m.silent {
+		for _, l := range output[j] {
+			if err := c.Loop.Held(); err != nil {
+				return err
+			}
+
+			bytes, err := c.Logs.Remove(ctx, l.Log)
+			if err != nil {
+				return err
+			}
+
+			if bytes > 0 {
+				report.Outputs++
+				report.Bytes += job.Bytes(bytes)
+			}
 		}
 	}
 
@@ -330,63 +406,80 @@ func (c *Collector) removeOutput(ctx context.Context, m *marks, report *Report) 
 // sweepBatch is how many blobs are removed at a time.
 const sweepBatch = 100
 
-// sweep removes the blobs that are not marked, and the possessions of contents that are not there.
-func (c *Collector) sweep(ctx context.Context, now time.Time, m *marks, report *Report) error {
-	for prefix, count := range map[string]*int{filePrefix: &report.Files, chunkPrefix: &report.Chunks} {
-		present := set{}
-		var unused []blob.Info
-
-		for info, err := range c.Guard.blobs.List(ctx, prefix) {
-			if err != nil {
-				return err
-			}
-
-			k := c.Guard.key(info.Name)
-			present[k] = struct{}{}
-
-			if m.needed.has(k) || now.Sub(info.Stored) <= c.Limits.Unused {
-				continue
-			}
-
-			unused = append(unused, info)
-			if len(unused) < sweepBatch {
-				continue
-			}
-			if err := c.remove(ctx, unused, count, report); err != nil {
-				return err
-			}
-
-			unused = unused[:0]
-		}
-
-		if err := c.remove(ctx, unused, count, report); err != nil {
-			return err
-		}
-
-		if prefix == filePrefix {
-			if err := c.disownAbsent(ctx, present); err != nil {
-				return fmt.Errorf("forget who has uploaded what is not there: %w", err)
-			}
-		}
-	}
-
-	return nil
+// heap is the blobs of one kind: what was removed of them and what stays.
+type heap struct {
+	prefix  string
+	removed *int
+	bytes   *job.Bytes // of the removed ones
+	kept    *Amount
 }
 
-// remove removes blobs that are not used, and reports it.
-func (c *Collector) remove(ctx context.Context, unused []blob.Info, count *int, report *Report) error {
-	names := make([]string, len(unused))
-	sizes := make(map[string]int64, len(unused))
+// sweep removes the blobs that are not marked, and the possessions of contents that are not there.
+func (c *Collector) sweep(ctx context.Context, now time.Time, m *marks, stock *Stock) error {
+	report := &stock.Removed
 
+	files := heap{filePrefix, &report.Files, &report.Bytes, &stock.Files}
+	present, err := c.sweepHeap(ctx, now, m, files)
+	if err != nil {
+		return err
+	}
+
+	if err := c.disownAbsent(ctx, present); err != nil {
+		return fmt.Errorf("forget who has uploaded what is not there: %w", err)
+	}
+
+	_, err = c.sweepHeap(ctx, now, m, heap{chunkPrefix, &report.Chunks, &report.Bytes, &stock.Chunks})
+
+	return err
+}
+
+// sweepHeap removes the blobs of one kind that are not marked, and returns which were there.
+func (c *Collector) sweepHeap(ctx context.Context, now time.Time, m *marks, h heap) (set, error) {
+	present := set{}
+	var unused []blob.Info
+
+	for info, err := range c.Guard.blobs.List(ctx, h.prefix) {
+		if err != nil {
+			return nil, err
+		}
+
+		k := c.Guard.key(info.Name)
+		present[k] = struct{}{}
+
+		if m.needed.has(k) || now.Sub(info.Stored) <= c.Limits.Unused {
+			h.kept.add(job.Bytes(info.Size))
+			continue
+		}
+
+		unused = append(unused, info)
+		if len(unused) < sweepBatch {
+			continue
+		}
+		if err := c.remove(ctx, unused, h); err != nil {
+			return nil, err
+		}
+
+		unused = unused[:0]
+	}
+
+	return present, c.remove(ctx, unused, h)
+}
+
+// remove removes blobs that are not used, and counts which are gone and which stay.
+func (c *Collector) remove(ctx context.Context, unused []blob.Info, h heap) error {
+	names := make([]string, len(unused))
 	for i, info := range unused {
 		names[i] = info.Name
-		sizes[info.Name] = info.Size
 	}
 
 	removed, err := c.Guard.remove(ctx, names, c.removal())
-	for _, name := range removed {
-		*count++
-		report.Bytes += job.Bytes(sizes[name])
+	for _, info := range unused {
+		if slices.Contains(removed, info.Name) {
+			*h.removed++
+			*h.bytes += job.Bytes(info.Size)
+		} else {
+			h.kept.add(job.Bytes(info.Size))
+		}
 	}
 
 	return err
@@ -453,6 +546,16 @@ func (c *Collector) removeUploads(ctx context.Context, now time.Time, report *Re
 
 // marks is what is needed.
 type marks struct {
-	needed set
-	silent map[id.Job]bool // jobs whose output is not kept
+	needed    set
+	silent    map[id.Job]bool // jobs whose output is not kept
+	printed   []retention.Printed
+	old       []oldJob        // jobs of which nothing is kept
+	saved     map[id.Job]bool // jobs with checkpoints
+	pipelines map[string]bool // those with jobs that have not ended, which may need the others
+}
+
+// oldJob is a job of which nothing is kept.
+type oldJob struct {
+	id       id.Job
+	pipeline string
 }

@@ -14,6 +14,8 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/logs/archive"
+	"trainyard/internal/retention"
 	"trainyard/internal/server/httpapi"
 	"trainyard/internal/yardmaster"
 )
@@ -29,12 +31,32 @@ const (
 // Jobs come first and runs that are being restored come last. A run continues from a checkpoint that is in the
 // catalogue when it is launched: either it was there when the catalogue was read, or it was added later, and then its
 // chunks were looked for later, through the guard.
-func (c *Collector) mark(ctx context.Context, now time.Time) (*marks, error) {
+func (c *Collector) mark(
+	ctx context.Context, now time.Time, output map[id.Job][]archive.Stored, stock *Stock,
+) (*marks, error) {
 	m := &marking{
-		marks: marks{needed: set{}, silent: map[id.Job]bool{}}, collector: c, lists: map[string][]key{},
+		marks: marks{
+			needed: set{}, silent: map[id.Job]bool{}, saved: map[id.Job]bool{}, pipelines: map[string]bool{},
+		},
+		collector: c, lists: map[string][]key{},
 	}
 
+	newest := true
 	err := c.eachJob(ctx, func(j *job.Job) error {
+		if !c.Limits.KeepsJob(now, j) && !newest { // the next job is numbered after the newest
+			m.old = append(m.old, oldJob{j.ID, j.Pipeline})
+		}
+
+		newest = false
+		if !j.State.Final() {
+			m.pipelines[j.Pipeline] = true
+		}
+
+		kept := c.Limits.KeepsOutput(now, j)
+		if bytes := stock.count(j, output[j.ID], kept); kept && j.State.Final() && bytes > 0 {
+			m.printed = append(m.printed, retention.Printed{Job: j.ID, Owner: j.Owner, Ended: j.Ended, Bytes: bytes})
+		}
+
 		if !c.Limits.KeepsOutput(now, j) {
 			m.silent[j.ID] = true
 		}
@@ -44,11 +66,16 @@ func (c *Collector) mark(ctx context.Context, now time.Time) (*marks, error) {
 
 		return m.manifest(ctx, httpapi.FileBlob(j.Workdir), j.Workdir, filesOf)
 	})
-	if err != nil || c.Limits.Unused == 0 {
+	if err != nil {
 		return &m.marks, err
 	}
 
 	err = c.eachCheckpoint(ctx, func(s *checkpoint.Checkpoint) error {
+		m.saved[s.Job] = true
+		if c.Limits.Unused == 0 {
+			return nil
+		}
+
 		if s.State == checkpoint.Corrupt { // never restored again
 			return nil
 		}
@@ -61,8 +88,8 @@ func (c *Collector) mark(ctx context.Context, now time.Time) (*marks, error) {
 
 		return nil
 	})
-	if err != nil {
-		return nil, err
+	if err != nil || c.Limits.Unused == 0 {
+		return &m.marks, err
 	}
 
 	var restored []string

@@ -206,7 +206,11 @@ func (d *Deps) findStrays(ctx context.Context, state *yardmaster.State, r *Repor
 		live[state.Jobs[i].ID] = true
 	}
 
-	for _, l := range append(logs, archived...) {
+	for i := range archived {
+		logs = append(logs, archived[i].Log)
+	}
+
+	for _, l := range logs {
 		j, _, _ := l.Run.Split()
 		if jobOf(l) <= r.Last.Job && !live[j] {
 			continue

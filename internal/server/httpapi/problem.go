@@ -118,6 +118,12 @@ func ToProblem(err error) *api.Problem {
 	}
 }
 
+// TooOften is the error for who makes more requests than allowed.
+func TooOften() error {
+	return fault.New(fault.OverLimit, "too_often", "too many requests").
+		WithRemedy("wait a second, or ask an admin for a higher limit")
+}
+
 // WriteProblem answers a plain handler's error.
 func WriteProblem(w http.ResponseWriter, err error) {
 	p := ToProblem(err)

@@ -43,8 +43,8 @@ func (s *Store) Drop(ctx context.Context, kind store.DocumentKind, ids ...string
 	)
 }
 
-// alone carries out one step in its own transaction, if this store's server leads.
-func (s *Store) alone(ctx context.Context, what string, one step) error {
+// alone carries out steps in a transaction of their own, if this store's server leads.
+func (s *Store) alone(ctx context.Context, what string, steps ...step) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -52,7 +52,7 @@ func (s *Store) alone(ctx context.Context, what string, one step) error {
 		return store.ErrNotLeader
 	}
 
-	return s.failure(what, s.transact(ctx, nil, one))
+	return s.failure(what, s.transact(ctx, nil, steps...))
 }
 
 // Documents returns documents of a kind, newest first.

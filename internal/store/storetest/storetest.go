@@ -34,7 +34,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 
 	for _, group := range [][]contract{
 		writing(), sharing(), loading(), finding(), ledgerTests(), documents(), checkpoints(), questions(),
-		possessions(),
+		possessions(), forgetting(),
 	} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"trainyard/internal/id"
+	"trainyard/internal/job"
 	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster/batch"
@@ -35,8 +36,9 @@ type People struct {
 type user struct {
 	tenant.User
 	batch.Mark
-	rate  float64 // weight of the runs now
-	alive int     // jobs that have not ended
+	rate  float64   // weight of the runs now
+	alive int       // jobs that have not ended
+	text  job.Bytes // of the specs of those
 }
 
 type token struct {
@@ -163,8 +165,15 @@ func (p *People) Alive(name id.User) int {
 	return 0
 }
 
-// Count counts jobs of a user that have not ended, or with a minus sign that have.
-func (p *People) Count(name id.User, jobs int) { p.user(name).alive += jobs }
+// JobText returns how much text the specs of those jobs have.
+func (p *People) JobText(name id.User) job.Bytes { return p.user(name).text }
+
+// Count counts jobs of a user that have not ended and the text of their specs, or with minus signs those that have.
+func (p *People) Count(name id.User, jobs int, text job.Bytes) {
+	u := p.user(name)
+	u.alive += jobs
+	u.text += text
+}
 
 // InUse visits all users with how many of their jobs have not ended and how much they
 // have in use, in GPUs. It is for tests of invariants.

@@ -140,7 +140,7 @@ func TestUseIsForgottenAndGoesOnAfterARestart(t *testing.T) {
 func TestAnOwnerThatIsNotThereIsCountedButIsNoUser(t *testing.T) {
 	t.Parallel()
 	p := some(t)
-	p.Count("ghost", 1)
+	p.Count("ghost", 1, 0)
 
 	if _, known := p.User("ghost"); known || p.Alive("ghost") != 1 {
 		t.Errorf("known %v with %d jobs", known, p.Alive("ghost"))

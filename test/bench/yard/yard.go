@@ -97,7 +97,7 @@ func (y *Yard) Run(ctx context.Context) error {
 
 	args := []string{
 		"server", "--data", filepath.Join(y.dir, "data"), "--store", y.opts.Store, "--listen", y.addr,
-		"--rate", "0", "--max-jobs", "100000000", "--log-level", "warn",
+		"--rate", "0", "--max-jobs", "100000000", "--max-job-text", "0B", "--max-all-job-text", "0B", "--log-level", "warn",
 	}
 
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), y.opts.Binary, append(args, y.opts.Args...)...)

@@ -9,6 +9,7 @@ package lines
 
 import (
 	"bytes"
+	"math"
 	"strings"
 
 	"trainyard/internal/agent/metrics/reading"
@@ -43,6 +44,9 @@ type Emit func(kind Kind, r reading.Reading)
 // may state the step for those that follow.
 type Parser struct {
 	At float64 // when the next line was printed, in seconds of Unix time; 0 if unknown
+	// Budget is how many steps may still be spent on the user's rules; lines for which it does not suffice are
+	// skipped. A new parser has no bound.
+	Budget int64
 
 	rules  []*rule
 	bars   bars
@@ -57,7 +61,7 @@ type Parser struct {
 
 // New returns a parser with the user's rules.
 func New(rules []string) (*Parser, error) {
-	p := &Parser{}
+	p := &Parser{Budget: math.MaxInt64}
 	for _, text := range rules {
 		r, err := compile(text)
 		if err != nil {
@@ -82,9 +86,15 @@ func (p *Parser) Line(text []byte, emit Emit) {
 		return
 	}
 
-	if r, ok := p.byRule(line); ok {
-		emit(Rule, r)
-		return
+	if len(p.rules) > 0 {
+		if !p.affords(line) {
+			return
+		}
+
+		if r, ok := p.byRule(line); ok {
+			emit(Rule, r)
+			return
+		}
 	}
 
 	switch {

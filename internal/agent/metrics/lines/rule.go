@@ -1,34 +1,50 @@
 package lines
 
 import (
-	"regexp"
-	"regexp/syntax"
-
 	"trainyard/internal/agent/metrics/reading"
 	"trainyard/internal/fault"
+	"trainyard/internal/pattern"
 )
 
 // rule is a regular expression given by the user.
 type rule struct {
-	re    *regexp.Regexp
+	re    *pattern.Pattern
 	names []string
 	count counter
 }
 
 // compile reads a rule.
 func compile(text string) (*rule, error) {
-	re, err := regexp.Compile(text)
+	re, err := pattern.Compile(text)
 	if err != nil {
-		why := err.Error()
-		if se, ok := err.(*syntax.Error); ok { //nolint:errorlint // the package returns it bare
-			why = se.Code.String()
-		}
-
-		return nil, fault.New(fault.Invalid, "bad_rule", "invalid regular expression %q: %s", text, why).WithField("metrics").
+		return nil, fault.New(fault.Invalid, "bad_rule", "invalid regular expression %q: %v", text, err).WithField("metrics").
 			WithRemedy("use Go syntax with named groups, e.g. (?P<loss>[0-9.]+)")
 	}
 
 	return &rule{re: re, names: re.SubexpNames()}, nil
+}
+
+// affords pays for comparing a line with the rules, and reports whether that was possible.
+func (p *Parser) affords(line string) bool {
+	if p.Budget < 0 {
+		return false
+	}
+
+	for _, r := range p.rules {
+		p.Budget -= r.re.Cost(len(line))
+	}
+
+	return p.Budget >= 0
+}
+
+// CostPerByte is how many steps it takes to compare a byte of output with the rules.
+func (p *Parser) CostPerByte() int64 {
+	var total int64
+	for _, r := range p.rules {
+		total += r.re.Cost(0)
+	}
+
+	return total
 }
 
 // byRule parses a line by the first rule that matches and yields a value.

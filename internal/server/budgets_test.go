@@ -1,0 +1,369 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"trainyard/internal/api"
+	"trainyard/internal/diskspace"
+	"trainyard/internal/diskspace/smalldisk"
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster"
+)
+
+// A researcher with a token that may only read had the server search 20 MB of output with (.*x){100}y for a minute.
+func TestAnExpensiveSearchIsDoneInParts(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.srv.searches.steps = 1_000_000
+	c, n := y.researcher("ada"), y.join("n1")
+	n.listen()
+	j, run := n.started(c)
+
+	frames := make([]string, 100)
+	for i := range frames {
+		frames[i] = fmt.Sprintf("o:%s %d\n", strings.Repeat("x", 500), i)
+	}
+
+	n.upload(run, 0, 0, output(t, frames...), true)
+	n.ends(run, 0, 0)
+
+	f := api.LogFilter{Grep: `(.*x){50} \d*7$`, Page: api.Page{Limit: 500}}
+	found, pages, empty := 0, 0, 0
+
+	for ended := false; !ended; pages++ {
+		page, err := c.Logs(t.Context(), j, f)
+		y.must(err)
+
+		found += len(page.Lines)
+		if len(page.Lines) == 0 {
+			empty++
+		}
+
+		f.Cursor, ended = page.Next, page.Ended
+	}
+
+	if found != 10 || pages < 5 || empty == 0 {
+		t.Errorf("%d lines in %d pages, %d of them empty", found, pages, empty)
+	}
+
+	// Who follows gets all of it too, in one go.
+	follow := watch(t, c, j, api.LogFilter{Grep: f.Grep})
+	if lines := follow.end(); len(lines) != 10 {
+		t.Errorf("%d lines for who follows", len(lines))
+	}
+
+	_, err := c.Logs(t.Context(), j, api.LogFilter{Grep: `(.*x){400}y`})
+	wantFault(t, err, fault.Invalid, "bad_pattern")
+
+	if !strings.Contains(err.Error(), "too expensive") {
+		t.Errorf("it says %v", err)
+	}
+}
+
+func TestSearchesTakeTurns(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	c, n := y.researcher("ada"), y.join("n1")
+	n.listen()
+	j, run := n.started(c)
+	n.upload(run, 0, 0, output(t, "o:loss 1\n", "o:other\n"), false)
+
+	var ends []func()
+	for range searchesEach {
+		end, err := y.srv.searches.mine.Take("ada")
+		y.must(err)
+
+		ends = append(ends, end)
+	}
+
+	for _, f := range []api.LogFilter{{Grep: "loss"}, {Stream: "stdout"}, {Tail: 1}} {
+		_, err := c.Logs(t.Context(), j, f)
+		wantFault(t, err, fault.OverLimit, api.CodeTooManySearches)
+	}
+
+	// Reading page by page is not a search, and those of others have nothing to do with it.
+	if page, err := c.Logs(t.Context(), j, api.LogFilter{}); err != nil || len(page.Lines) != 2 {
+		t.Errorf("read without a search: %+v, %v", page, err)
+	}
+
+	if page, err := y.admin().Logs(t.Context(), j, api.LogFilter{Grep: "loss"}); err != nil || len(page.Lines) != 1 {
+		t.Errorf("a search by someone else: %+v, %v", page, err)
+	}
+
+	ends[0]()
+
+	if page, err := c.Logs(t.Context(), j, api.LogFilter{Grep: "loss"}); err != nil || len(page.Lines) != 1 {
+		t.Errorf("a search after another has ended: %+v, %v", page, err)
+	}
+
+	// Every search gives its turn back.
+	if len(y.srv.searches.turns) != searchesAtAll {
+		t.Errorf("%d turns are left", len(y.srv.searches.turns))
+	}
+}
+
+// 200 000 waiting jobs with commands of 250 KB were tens of gigabytes of memory.
+func TestTheTextOfUnfinishedJobsIsBounded(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, withYard(func(c *yardmaster.Config) { c.MaxJobText, c.MaxAllJobText = 1000, 1500 }))
+	ada, bob := y.researcher("ada"), y.researcher("bob")
+	file := func(n int) api.SubmitRequest {
+		return api.SubmitRequest{File: "run: " + strings.Repeat("x", n/2) + "\nenv: {A: " + strings.Repeat("y", n/2-1) + "}"}
+	}
+
+	first, err := ada.Submit(t.Context(), file(600), "")
+	y.must(err)
+
+	_, err = ada.Submit(t.Context(), file(402), "")
+	wantFault(t, err, fault.OverLimit, "too_much_job_text")
+
+	if !strings.Contains(err.Error(), "unfinished jobs of ada would have 1002 B, the limit is 1000 B") {
+		t.Errorf("it says %v", err)
+	}
+
+	_, err = ada.Submit(t.Context(), file(400), "")
+	y.must(err)
+
+	_, err = bob.Submit(t.Context(), file(502), "")
+	wantFault(t, err, fault.OverLimit, "too_much_job_text")
+
+	if !strings.Contains(err.Error(), "of all unfinished jobs") {
+		t.Errorf("it says %v", err)
+	}
+
+	// What has ended does not count.
+	_, err = ada.CancelJob(t.Context(), first.Jobs[0].ID)
+	y.must(err)
+
+	_, err = bob.Submit(t.Context(), file(502), "")
+	y.must(err)
+}
+
+func TestTheTextOfJobsCountsAfterARestart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	limit := withYard(func(c *yardmaster.Config) { c.MaxJobText = 1000 })
+
+	t.Run("before", func(t *testing.T) { //nolint:paralleltest // the server is stopped before it starts again
+		y := startYard(t, dir, limit)
+		y.submit(y.researcher("ada"), "run: "+strings.Repeat("x", 900))
+	})
+
+	y := startYard(t, dir, limit)
+	_, err := y.researcher("ada").Submit(t.Context(), api.SubmitRequest{File: "run: " + strings.Repeat("x", 101)}, "")
+	wantFault(t, err, fault.OverLimit, "too_much_job_text")
+}
+
+// open opens a live feed and returns how to leave it.
+func (y *yard) open(path, token string) (leave func()) {
+	y.t.Helper()
+	ctx, cancel := context.WithCancel(y.t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, y.url+path, nil)
+	y.must(err)
+	req.Header.Set("Authorization", "Bearer "+token)
+
+	resp, err := y.http.Do(req) //nolint:bodyclose // it is when the feed is left
+	y.must(err)
+
+	if resp.StatusCode != http.StatusOK {
+		y.t.Fatalf("%s: %s", path, resp.Status)
+	}
+
+	return func() {
+		cancel()
+
+		_ = resp.Body.Close()
+	}
+}
+
+func TestLiveFeedsOfAUserAreBounded(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, withConfig(func(c *Config) { c.MaxStreams = 2 }))
+	token := y.token("ada", tenant.Researcher, tenant.ScopeSubmit)
+	j := y.submit(y.client(token), "run: a")[0].ID
+	logs, events := "/api/v1/jobs/"+string(j)+"/logs/follow", "/api/v1/events/follow"
+	first, second := y.open(logs, token), y.open(events, token)
+
+	for _, path := range []string{logs, events} {
+		got := y.raw(y.http, http.MethodGet, path, token, "")
+		if text := says(&got.p); text != "429 too_many_streams: too many live feeds at the same time: ada has 2, the limit is 2" {
+			t.Errorf("%s: %s", path, text)
+		}
+	}
+
+	y.open(events, y.token("bob", tenant.Researcher, tenant.ScopeRead))()
+	first()
+	second()
+
+	eventually(t, "there is room again", func() bool {
+		return y.raw(y.http, http.MethodGet, events, token, "").status == http.StatusOK
+	})
+}
+
+func TestUploadsAtTheSameTimeAreBounded(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, withConfig(func(c *Config) { c.MaxUploads = 1 }))
+	ada, bob := y.researcher("ada"), y.researcher("bob")
+	done, err := y.srv.uploads.Take("ada")
+	y.must(err)
+
+	put := func(c *api.Client) error { return c.PutFile(t.Context(), digestOf("x"), "", strings.NewReader("x")) }
+	wantFault(t, put(ada), fault.OverLimit, api.CodeTooManyUploads)
+	y.must(put(bob))
+	done()
+	y.must(put(ada))
+	y.must(put(ada))
+}
+
+// Uploads filled the disk, and after that nothing could be changed any more.
+func TestUploadsLeaveRoomForTheDatabase(t *testing.T) {
+	t.Parallel()
+	dir := smalldisk.Mount(t, 48)
+	y := startYard(t, dir, withConfig(func(c *Config) {
+		c.DataDir = dir
+		c.Reserve = &diskspace.Reserve{Bytes: 24 << 20, Dirs: []string{dir}}
+	}))
+	c, n := y.researcher("ada"), y.join("n1")
+	n.listen()
+	j, run := n.started(c)
+
+	var refused error
+	for i := 0; refused == nil && i < 100; i++ {
+		text := fmt.Sprint(i) + strings.Repeat("x", 900_000)
+		refused = c.PutFile(t.Context(), digestOf(text), "", strings.NewReader(text))
+	}
+
+	wantFault(t, refused, fault.Unavailable, diskspace.CodeFull)
+
+	if want := "the server accepts no uploads: the disk that holds " + dir; !strings.Contains(refused.Error(), want) {
+		t.Errorf("it says %v, want %q", refused, want)
+	}
+
+	_, err := n.UploadLog(t.Context(), run, "", 0, 0, output(t, "o:hello\n"), false)
+	wantFault(t, err, fault.Unavailable, diskspace.CodeFull)
+
+	// All that needs the database alone goes on.
+	y.submit(c, "run: another")
+	y.token("carol", tenant.Researcher, tenant.ScopeRead)
+	n.ends(run, 0, 0)
+
+	if detail, err := c.Job(t.Context(), j); err != nil || detail.State != job.Succeeded {
+		t.Errorf("the job is %v, %v", detail.State, err)
+	}
+
+	awaitReady(t, y)
+
+	// As the room gets scarcer new jobs are refused too, and what happens to those that are here is still recorded.
+	empty := smalldisk.FillTo(t, dir, 8<<20)
+	_, err = c.Submit(t.Context(), api.SubmitRequest{File: "run: more"}, "")
+	wantFault(t, err, fault.Unavailable, diskspace.CodeFull)
+
+	_, err = c.CancelJob(t.Context(), id.Job("j2"))
+	y.must(err)
+	empty()
+	y.submit(c, "run: more")
+}
+
+func TestTheDescriptionOfTheAPIIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+
+	for _, path := range []string{"/api/v1/openapi.yaml", "/api/v1/jobfile.schema.json"} {
+		first := y.raw(y.http, http.MethodGet, path, "", "")
+		tag := first.header.Get("ETag")
+		if first.status != http.StatusOK || tag == "" || len(first.body) < 1000 {
+			t.Fatalf("%s: %d with %d bytes, tag %q", path, first.status, len(first.body), tag)
+		}
+
+		again := y.raw(y.http, http.MethodGet, path, "", "", "If-None-Match: "+tag)
+		if again.status != http.StatusNotModified || len(again.body) != 0 {
+			t.Errorf("%s: %d with %d bytes for who has it", path, again.status, len(again.body))
+		}
+	}
+
+	// Each answer is made of the same bytes.
+	first, err := y.srv.openAPI()
+	y.must(err)
+
+	again, err := y.srv.openAPI()
+	y.must(err)
+
+	if &first.text[0] != &again.text[0] {
+		t.Error("it is made anew for each answer")
+	}
+}
+
+func TestStrangersAndNodesAreLimitedToo(t *testing.T) {
+	t.Parallel()
+
+	for name, path := range map[string]string{
+		"the description":   "/api/v1/openapi.yaml",
+		"the schema":        "/api/v1/jobfile.schema.json",
+		"metrics":           "/metrics",
+		"the front page":    "/",
+		"no path":           "/nowhere",
+		"a missing token":   "/api/v1/jobs",
+		"no certificate":    "/agent/v1/assignments",
+		"a file of a node":  "/agent/v1/files/" + digestOf("x"),
+		"server's settings": "/api/v1/info",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := newYard(t, withConfig(func(c *Config) { c.Rate, c.Burst = 0.001, 3 }))
+
+			for range 3 {
+				if got := y.raw(y.http, http.MethodGet, path, "", ""); got.status == http.StatusTooManyRequests {
+					t.Fatal("the burst is not let through")
+				}
+			}
+
+			if got := y.raw(y.http, http.MethodGet, path, "", ""); got.p.Code != "too_often" {
+				t.Errorf("%d %s", got.status, got.body)
+			}
+		})
+	}
+
+	y := newYard(t, withConfig(func(c *Config) { c.Rate, c.Burst = 0.001, 3 }))
+	good := y.token("ada", tenant.Researcher, tenant.ScopeRead)
+
+	for range 4 {
+		y.raw(y.http, http.MethodGet, "/api/v1/whoami", "tya_guess_ed", "")
+	}
+
+	if got := y.raw(y.http, http.MethodGet, "/api/v1/whoami", "tya_guess_ed", ""); got.p.Code != "too_often" {
+		t.Errorf("who guesses tokens: %s", got.body)
+	}
+
+	if got := y.raw(y.http, http.MethodGet, "/api/v1/whoami", good, ""); got.status != http.StatusOK {
+		t.Errorf("who has a token at the same address: %d", got.status)
+	}
+}
+
+func TestANodeThatAsksTooOftenIsToldSo(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, withConfig(func(c *Config) { c.Rate, c.Burst = 0.001, 3 }))
+	busy := y.join("n1")
+
+	for range 3 {
+		busy.tell()
+	}
+
+	_, err := busy.Report(t.Context(), api.Report{Capability: api.Capability, Boot: "b"})
+	wantFault(t, err, fault.OverLimit, "too_often")
+}
+
+func TestMetricsAreServedElsewhere(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, withConfig(func(c *Config) { c.HideMetrics = true }))
+
+	if got := y.raw(y.http, http.MethodGet, "/metrics", "", ""); got.status != http.StatusNotFound {
+		t.Errorf("%d", got.status)
+	}
+}

@@ -1,0 +1,70 @@
+package collector
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"trainyard/internal/id"
+	"trainyard/internal/store"
+)
+
+// forget removes the records of jobs and events that are not kept.
+func (c *Collector) forget(ctx context.Context, now time.Time, m *marks, report *Report) error {
+	var jobs []id.Job
+	for _, j := range m.old {
+		// A checkpoint that is left is pinned, or its chunks are not removed yet.
+		if !m.saved[j.id] && (j.pipeline == "" || !m.pipelines[j.pipeline]) {
+			jobs = append(jobs, j.id)
+		}
+	}
+
+	for part := range slices.Chunk(jobs, page) {
+		if err := c.Loop.Held(); err != nil {
+			return err
+		}
+		if err := c.Store.ForgetJobs(ctx, part...); err != nil {
+			return err
+		}
+
+		report.Jobs += len(part)
+	}
+
+	return c.forgetEvents(ctx, now, report)
+}
+
+// forgetEvents removes the events that are not kept, oldest first. The newest stays in any case: the next one is
+// numbered after it.
+func (c *Collector) forgetEvents(ctx context.Context, now time.Time, report *Report) error {
+	if c.Limits.Events == 0 {
+		return nil
+	}
+
+	for {
+		events, err := c.Store.Events(ctx, store.EventFilter{Limit: page + 1})
+		if err != nil {
+			return err
+		}
+
+		var old []uint64
+		for i := range events[:max(0, len(events)-1)] {
+			if c.Limits.KeepsEvent(now, events[i].At) {
+				break
+			}
+
+			old = append(old, events[i].Seq)
+		}
+
+		if len(old) == 0 {
+			return nil
+		}
+		if err := c.Loop.Held(); err != nil {
+			return err
+		}
+		if err := c.Store.ForgetEvents(ctx, old...); err != nil {
+			return err
+		}
+
+		report.Events += len(old)
+	}
+}
