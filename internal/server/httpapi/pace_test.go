@@ -61,7 +61,7 @@ func TestAnUploadThatStandsStillIsEnded(t *testing.T) {
 	t.Parallel()
 	got := make(chan error, 1)
 	server := httptest.NewServer(Paced(impatient(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := PutVerified(r.Context(), func(_ context.Context, _ string, in io.Reader) error {
+		_, err := PutVerified(r.Context(), func(_ context.Context, _ string, in io.Reader) error {
 			_, err := io.Copy(io.Discard, in)
 			return err
 		}, "name", strings.Repeat("0", 64), r.Body, 1000)
