@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/auth"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
+	"trainyard/internal/server/httpapi"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -40,6 +41,9 @@ func (s *Server) person(r *http.Request) (caller, error) {
 	if err != nil {
 		return caller{}, err
 	}
+
+	record := httpapi.RecordOf(r.Context())
+	record.Actor, record.Token = string(who.User), token
 	if !s.limiter.allow(string(token)) {
 		return caller{}, tooOften()
 	}

@@ -83,6 +83,10 @@ func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error)
 			j.ID, humanize.Duration(s.Limits.Output))
 	}
 
+	if j.Owner != callerOf(ctx).User {
+		s.noteRead(ctx, j.Owner, j.ID, "the output of job "+string(j.ID))
+	}
+
 	r := &logReader{s: s, job: j, rank: in.Rank, filter: archive.Filter{Stream: in.Stream}, at: archive.Cursor{Epoch: 1}}
 	if in.Grep != "" {
 		r.filter.Grep, err = regexp.Compile(in.Grep)
