@@ -44,6 +44,7 @@ func (s *setting) variable() string { return "TRAINYARD_" + strings.ToUpper(s.ke
 
 // config is the configuration of server and agent.
 type config struct {
+	single       bool // server and agent are one process, of one person
 	data         string
 	listen       string
 	hosts        []string

@@ -48,6 +48,8 @@ Ctrl-C stops the yard: running jobs are stopped with their grace period and rest
 				return err
 			}
 
+			c.single = true
+
 			return up(cmd.Context(), c, env, submit)
 		},
 	}

@@ -306,23 +306,39 @@ func isUnreachable(err error) bool {
 	return errors.As(err, &f) && f.Code == "unreachable"
 }
 
-// renew asks for a certificate over a connection that the old one makes.
+// renew asks for a certificate for a new key over a connection that the old one makes, so that a key that was stolen is
+// worth nothing after the next renewal. The new identity is saved before it is used: the first use of it ends the old
+// one.
 func (a *Agent) renew(ctx context.Context) error {
-	csr, err := a.identity.CSR(string(a.identity.Node()))
+	next, err := a.identity.Successor()
 	if err != nil {
 		return err
 	}
 
-	reply, err := a.client.Load().Renew(ctx, api.RenewRequest{CSR: string(csr)})
+	csr, err := next.CSR(string(a.identity.Node()))
 	if err != nil {
 		return err
 	}
-	if err := a.identity.Install([]byte(reply.Certificate)); err != nil {
+
+	proof, err := a.identity.Prove(csr)
+	if err != nil {
 		return err
 	}
 
+	reply, err := a.client.Load().Renew(ctx, api.RenewRequest{CSR: string(csr), Proof: proof})
+	if err != nil {
+		return err
+	}
+	if err := next.Install([]byte(reply.Certificate)); err != nil {
+		return err
+	}
+	if err := next.Save(a.path("identity")); err != nil {
+		return err
+	}
+
+	a.identity.Become(next)
 	a.reconnect()
 	a.log.Info("certificate renewed", "certificate_until", reply.Expires)
 
-	return a.identity.Save(a.path("identity"))
+	return nil
 }

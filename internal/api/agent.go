@@ -48,6 +48,8 @@ type JoinReply struct {
 // RenewRequest asks for a new certificate over a connection that the old one made.
 type RenewRequest struct {
 	CSR string `json:"csr" maxLength:"16384"`
+	// Proof is left out by agents that keep their key: their request is signed with it.
+	Proof []byte `json:"proof,omitempty" maxLength:"4096" doc:"signature of the request with the key of the present certificate, if it is for another key"`
 }
 
 // RenewReply is the new certificate.

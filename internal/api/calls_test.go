@@ -114,7 +114,12 @@ func TestEveryCallSaysWhatTheContractSays(t *testing.T) {
 			_, err := c.UncordonNode(ctx, "b")
 			return err
 		}},
-		{`DELETE /api/v1/nodes/b `, func(c *Client) error { return c.RemoveNode(ctx, "b") }},
+		{`DELETE /api/v1/nodes/b `, func(c *Client) error { return c.RemoveNode(ctx, "b", false) }},
+		{`DELETE /api/v1/nodes/b?force=true `, func(c *Client) error { return c.RemoveNode(ctx, "b", true) }},
+		{`POST /api/v1/nodes/b/accept `, func(c *Client) error {
+			_, err := c.AcceptNode(ctx, "b")
+			return err
+		}},
 		{`GET /api/v1/users `, func(c *Client) error {
 			_, err := c.Users(ctx, Page{})
 			return err

@@ -25,6 +25,10 @@ type Event struct {
 	To     string    `json:"to,omitempty"`
 	Reason string    `json:"reason,omitempty"`
 
+	Token   id.Token `json:"token,omitempty" doc:"token with which the actor caused it"`
+	Address string   `json:"address,omitempty" doc:"address from which the actor caused it; absent if the yard did by itself"`
+	Count   int      `json:"count,omitempty" doc:"number of calls that the entry stands for, for access.refused and access.read"`
+
 	Question id.Question `json:"question,omitempty" doc:"question that it asks or ends; the inbox has its options"`
 	// Hold and NotBefore are for programs: the reason says the same to people.
 	Hold      tenant.Hold `json:"hold,omitempty" doc:"kind of quota or budget that holds the job, for job.held"`

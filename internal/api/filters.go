@@ -89,7 +89,11 @@ type EventFilter struct {
 	Kind string
 	Job  id.Job
 	Node id.Node
-	Tail int // without a cursor: only the last so many
+	// Actor is who caused them: a user, node/NAME or token/ID.
+	Actor string
+	// Audit leaves only those that a person, a token or a node that renewed its identity caused.
+	Audit bool
+	Tail  int // without a cursor: only the last so many
 	// Specs adds what jobs asked for to their submissions.
 	Specs bool
 	Page
@@ -100,6 +104,11 @@ func (f EventFilter) query() url.Values {
 	set(q, "kind", f.Kind)
 	set(q, "job", string(f.Job))
 	set(q, "node", string(f.Node))
+	set(q, "actor", f.Actor)
+
+	if f.Audit {
+		q.Set("audit", "true")
+	}
 
 	if f.Tail > 0 {
 		q.Set("tail", strconv.Itoa(f.Tail))

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -138,7 +139,17 @@ func (c *Client) DrainNode(ctx context.Context, n id.Node) (Node, error) {
 	return post[Node](ctx, c, at("nodes", string(n), "drain"), nil)
 }
 
-// RemoveNode takes a node out of the yard for good.
-func (c *Client) RemoveNode(ctx context.Context, n id.Node) error {
-	return c.call(ctx, http.MethodDelete, at("nodes", string(n)), nil, nil, nil)
+// AcceptNode accepts what a node declares, or that its identity is its own.
+func (c *Client) AcceptNode(ctx context.Context, n id.Node) (Node, error) {
+	return post[Node](ctx, c, at("nodes", string(n), "accept"), nil)
+}
+
+// RemoveNode takes a node out of the yard for good. With force it is ended at once, whatever runs on it.
+func (c *Client) RemoveNode(ctx context.Context, n id.Node, force bool) error {
+	query := url.Values{}
+	if force {
+		query.Set("force", "true")
+	}
+
+	return c.call(ctx, http.MethodDelete, at("nodes", string(n)), query, nil, nil)
 }

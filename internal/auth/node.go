@@ -23,9 +23,16 @@ const nodeFile = "node.pem"
 // NodeIdentity is the identity of an agent: its own key, which never leaves the machine, the CA it
 // trusts and, once it has joined, its certificate. It is safe for concurrent use.
 type NodeIdentity struct {
-	key  *ecdsa.PrivateKey
+	key  atomic.Pointer[ecdsa.PrivateKey]
 	ca   *x509.Certificate
 	cert atomic.Pointer[tls.Certificate] // nil until the node has joined
+}
+
+func newNodeIdentity(key *ecdsa.PrivateKey, ca *x509.Certificate) *NodeIdentity {
+	n := &NodeIdentity{ca: ca}
+	n.key.Store(key)
+
+	return n
 }
 
 // NewNodeIdentity creates a key for a machine that is about to join the yard of this CA. Save it
@@ -41,7 +48,7 @@ func NewNodeIdentity(caPEM []byte) (*NodeIdentity, error) {
 		return nil, fmt.Errorf("create node identity: %w", err)
 	}
 
-	return &NodeIdentity{key: key, ca: ca}, nil
+	return newNodeIdentity(key, ca), nil
 }
 
 // LoadNodeIdentity reads the identity that Save wrote under dir. If there is none the error is of
@@ -79,7 +86,7 @@ func parseNode(data []byte) (*NodeIdentity, error) {
 		return nil, errors.New("key or CA certificate is missing")
 	}
 
-	n := &NodeIdentity{key: parts.key, ca: parts.ca}
+	n := newNodeIdentity(parts.key, parts.ca)
 	if parts.leaf == nil {
 		return n, nil
 	}
@@ -97,7 +104,7 @@ func (n *NodeIdentity) Save(dir string) error {
 		return fmt.Errorf("save node identity: %w", err)
 	}
 
-	data, err := encodeKey(n.key)
+	data, err := encodeKey(n.key.Load())
 	if err != nil {
 		return fmt.Errorf("save node identity: %w", err)
 	}
@@ -116,7 +123,24 @@ func (n *NodeIdentity) Save(dir string) error {
 
 // CSR returns the signing request for the server. The name is only a hint for people who read the
 // request: the server determines the name of the node.
-func (n *NodeIdentity) CSR(name string) ([]byte, error) { return signingRequest(n.key, name) }
+func (n *NodeIdentity) CSR(name string) ([]byte, error) { return signingRequest(n.key.Load(), name) }
+
+// Successor returns an identity with a key of its own for the same yard. It takes the place of this one by Become, once
+// it has a certificate and was saved.
+func (n *NodeIdentity) Successor() (*NodeIdentity, error) {
+	key, err := newKey()
+	if err != nil {
+		return nil, fmt.Errorf("renew node identity: %w", err)
+	}
+
+	return newNodeIdentity(key, n.ca), nil
+}
+
+// Become takes over the key and the certificate of its successor: handshakes from now on present them.
+func (n *NodeIdentity) Become(next *NodeIdentity) {
+	n.key.Store(next.key.Load())
+	n.cert.Store(next.cert.Load())
+}
 
 // Install puts a certificate from the server into use: handshakes from now on present it. Open
 // connections keep the certificate they began with, so close idle ones after a renewal. Call Save
@@ -146,7 +170,8 @@ func (n *NodeIdentity) Install(certPEM []byte) error {
 // use checks that leaf is a certificate of a node, for this key and from this CA. It does not check
 // the validity period: an expired identity must still load, so that the agent can report it.
 func (n *NodeIdentity) use(leaf *x509.Certificate) error {
-	if !n.key.PublicKey.Equal(leaf.PublicKey) {
+	key := n.key.Load()
+	if !key.PublicKey.Equal(leaf.PublicKey) {
 		return errors.New("the certificate is for another key")
 	}
 	if err := leaf.CheckSignatureFrom(n.ca); err != nil {
@@ -161,7 +186,7 @@ func (n *NodeIdentity) use(leaf *x509.Certificate) error {
 		return fmt.Errorf("the certificate is for node %s, but this is node %s", node, old)
 	}
 
-	n.cert.Store(&tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: n.key, Leaf: leaf})
+	n.cert.Store(&tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf})
 
 	return nil
 }

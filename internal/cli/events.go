@@ -20,7 +20,7 @@ import (
 func (a *app) events() *cobra.Command {
 	var f api.EventFilter
 	var follow bool
-	var j, node string
+	var j, node, cursorFile string
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "events",
@@ -28,10 +28,21 @@ func (a *app) events() *cobra.Command {
 		Long: `Show the newest events of the yard, oldest first: what changed, when, and
 who or what changed it. --after goes on after an entry by its number. With -f new
 entries are shown as they come, over restarts of the server; -o json then writes
-one object a line.`,
+one object a line.
+
+--audit leaves what callers of the API did, or tried: with the token and the address,
+and what was before and after. Calls that were refused are counted (access.refused),
+and so is reading what belongs to others (access.read).
+
+-o jsonl writes one object a line, for exports. With --cursor-file all entries since
+the last export are written, and the file keeps the number of the last one: run it
+again and again, or with -f, and no entry is left out. An export that was interrupted
+writes its last entries again; their numbers (seq) are the same.`,
 		Example: `  trainyard events
   trainyard events -f --job j7
   trainyard events --after 1200 --limit 500 -o json
+  trainyard events --audit --actor ada
+  trainyard events --audit -o jsonl --cursor-file audit.cursor >> audit.jsonl
   trainyard events --after 0 --limit 1000000 --specs -o json > history.json   # to simulate it`,
 		Args: exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,7 +52,14 @@ one object a line.`,
 
 			f.Job, f.Node = id.Job(j), id.Node(node)
 
+			if cursorFile != "" && a.Output != jsonLines {
+				return exit.Usagef(cmd, "--cursor-file needs -o jsonl")
+			}
+
 			return a.withClient(func(c *api.Client) error {
+				if cursorFile != "" {
+					return a.exportEvents(cmd, c, f, follow, cursorFile)
+				}
 				if follow {
 					return a.followEvents(cmd.Context(), c, f)
 				}
@@ -59,7 +77,10 @@ one object a line.`,
 	flags.StringVar(&f.Cursor, "after", "", "start after the entry with this `number`")
 	flags.IntVar(&limit, "limit", 50, "`number` of entries to show at most")
 	flags.BoolVar(&f.Specs, "specs", false, "with -o json: add job specs to submissions")
-	a.OutputFlag(cmd)
+	flags.BoolVar(&f.Audit, "audit", false, "only what callers did or tried, with their tokens and addresses")
+	flags.StringVar(&f.Actor, "actor", "", "only what this `actor` did: a user, node/NAME or token/ID")
+	flags.StringVar(&cursorFile, "cursor-file", "", "with -o jsonl: continue after the entry whose number is in this `file`")
+	a.OutputFlag(cmd, jsonLines)
 
 	return cmd
 }
@@ -70,11 +91,33 @@ func (a *app) listEvents(ctx context.Context, client *api.Client, f api.EventFil
 		return err
 	}
 
+	if a.Output == jsonLines {
+		for _, e := range all.Events {
+			if err := a.event(e); err != nil {
+				return fmt.Errorf("write event: %w", err)
+			}
+		}
+
+		return nil
+	}
+
 	return a.Show(all, nil, func() error {
 		now := a.Clock.Now()
-		t := a.NewTable("SEQ", "WHEN", "KIND", "ACTOR", "ABOUT", "CHANGE", "REASON")
+		head := []string{"SEQ", "WHEN", "KIND", "ACTOR", "ABOUT", "CHANGE", "REASON"}
+		if f.Audit {
+			head = slices.Insert(head, 4, "TOKEN", "ADDRESS")
+		}
+
+		t := a.NewTable(head...)
 		for _, e := range all.Events {
-			t.Row(fmt.Sprint(e.Seq), humanize.Ago(e.At, now), e.Kind, e.Actor, about(e), changeOf(e), e.Reason)
+			row := []string{
+				fmt.Sprint(e.Seq), humanize.Ago(e.At, now), e.Kind, e.Actor, about(e), changeOf(e), e.Reason,
+			}
+			if f.Audit {
+				row = slices.Insert(row, 4, string(e.Token), e.Address)
+			}
+
+			t.Row(row...)
 		}
 
 		return a.WriteTable(t, "no events")
@@ -158,6 +201,14 @@ func (a *app) followEvents(ctx context.Context, client *api.Client, f api.EventF
 		f.Tail = backlog
 	}
 
+	return a.persistEvents(ctx, client, f, a.event)
+}
+
+// persistEvents follows the feed over lost connections and passes on every entry once.
+func (a *app) persistEvents(
+	ctx context.Context, client *api.Client, f api.EventFilter, write func(api.Event) error,
+) error {
+
 	err := follow.Follower{Note: a.Note}.Persist(ctx, func(alive func()) (bool, error) {
 		over := false
 		err := client.FollowEvents(ctx, f, func(e api.Event, cursor string) error {
@@ -167,7 +218,7 @@ func (a *app) followEvents(ctx context.Context, client *api.Client, f api.EventF
 				f.Cursor, f.Tail = cursor, 0
 			}
 
-			if err := a.event(e); err != nil {
+			if err := write(e); err != nil {
 				over = true
 				return fmt.Errorf("write event: %w", err)
 			}
@@ -188,7 +239,7 @@ func (a *app) followEvents(ctx context.Context, client *api.Client, f api.EventF
 // event writes one entry of a feed that is followed.
 func (a *app) event(e api.Event) error {
 	switch a.Output {
-	case console.JSON:
+	case console.JSON, jsonLines:
 		encoder := json.NewEncoder(a.Stdout)
 		encoder.SetEscapeHTML(false)
 		return encoder.Encode(e)

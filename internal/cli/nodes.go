@@ -43,7 +43,7 @@ and the lease of a provisioned node. With a name, show one node and its GPUs in 
 
 	a.OutputFlag(cmd, console.Wide)
 	a.QuietFlag(cmd)
-	cmd.AddCommand(a.removeNode(), a.clearError())
+	cmd.AddCommand(a.removeNode(), a.acceptNode(), a.clearError())
 
 	return cmd
 }
@@ -281,13 +281,16 @@ func freeGPUs(n *api.Node) string {
 }
 
 func (a *app) removeNode() *cobra.Command {
+	var force bool
 	cmd := &cobra.Command{
-		Use:   "remove NODE...",
+		Use: "remove NODE...", Aliases: []string{"rm"},
 		Short: "Remove nodes from the yard",
 		Args:  exit.Args(1, 0, "node"),
-		Long: `Remove nodes from the yard for good. Their certificates are refused from then on; their jobs restart
-elsewhere.`,
-		Example: "  trainyard drain box1 && trainyard nodes remove box1",
+		Long: `Remove nodes from the yard for good. Their certificates are refused from then on. A node that still has runs
+is not removed, unless --force is given: then it is ended at once, its runs are declared lost, and their jobs restart
+elsewhere as soon as its agent has surely stopped them. Use that for a machine that you do not trust any more.`,
+		Example: `  trainyard drain box1 && trainyard nodes remove box1
+  trainyard nodes remove --force box1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(c *api.Client) error {
 				if err := a.sure(cmd.Context(), "Remove "+strings.Join(args, ", ")+" permanently?"); err != nil {
@@ -295,7 +298,7 @@ elsewhere.`,
 				}
 
 				for _, name := range args {
-					if err := c.RemoveNode(cmd.Context(), id.Node(name)); err != nil {
+					if err := c.RemoveNode(cmd.Context(), id.Node(name), force); err != nil {
 						return fmt.Errorf("remove %s: %w", name, err)
 					}
 					if _, err := fmt.Fprintf(a.Stdout, "%s removed\n", name); err != nil {
@@ -308,7 +311,38 @@ elsewhere.`,
 		},
 	}
 
+	cmd.Flags().BoolVar(&force, "force", false, "end the nodes at once, whatever runs on them")
 	a.YesFlag(cmd)
+
+	return cmd
+}
+
+// acceptNode is `nodes accept`: it lets a node work again that waits for an admin.
+func (a *app) acceptNode() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "accept NODE",
+		Short: "Accept the hardware that a node declares, or its identity after an alarm",
+		Args:  exit.Args(1, 1, "node"),
+		Long: `Let a node have jobs again that waits for an admin: because it declares more hardware than when it joined or
+was last accepted, or because two processes used its identity. Check the machine first; trainyard nodes NODE and
+trainyard events --audit --node NODE say what happened.`,
+		Example: "  trainyard nodes accept box1",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(func(c *api.Client) error {
+				n, err := c.AcceptNode(cmd.Context(), id.Node(args[0]))
+				if err != nil {
+					return err
+				}
+
+				return a.Show(n, nil, func() error {
+					_, err := fmt.Fprintf(a.Stdout, "%s accepted\n", n.ID)
+					return err
+				})
+			})
+		},
+	}
+
+	a.OutputFlag(cmd)
 
 	return cmd
 }

@@ -116,6 +116,7 @@ type Node struct {
 	Key       string   // identifies the machine's own key, so that joining twice makes one node
 	Lease     id.Lease // of a provisioned node, "" for others
 	Inventory Inventory
+	Identity  Identity `json:"-"` // of no interest to policies
 }
 
 // GPUSize returns the memory of the node's GPUs, of the first if they differ, and 0 if it has none.

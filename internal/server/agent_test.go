@@ -51,6 +51,13 @@ func (y *yard) join(name string) *node {
 	return y.joinWith(name, y.joinToken(1))
 }
 
+// accept accepts the hardware that a node has declared since it joined.
+func (y *yard) accept(name id.Node) {
+	y.t.Helper()
+	_, err := y.admin().AcceptNode(y.t.Context(), name)
+	y.must(err)
+}
+
 // joinWith joins by a token.
 func (y *yard) joinWith(name, token string) *node {
 	y.t.Helper()

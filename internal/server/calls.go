@@ -94,6 +94,7 @@ var calls = map[string]call{
 	"GET /api/v1/nodes":                                may(tenant.ReadNodes),
 	"GET /api/v1/nodes/{node}":                         may(tenant.ReadNodes),
 	"DELETE /api/v1/nodes/{node}":                      may(tenant.ChangeNodes),
+	"POST /api/v1/nodes/{node}/accept":                 may(tenant.ChangeNodes),
 	"POST /api/v1/nodes/{node}/cordon":                 may(tenant.ChangeNodes),
 	"POST /api/v1/nodes/{node}/drain":                  may(tenant.ChangeNodes),
 	"POST /api/v1/nodes/{node}/uncordon":               may(tenant.ChangeNodes),

@@ -224,7 +224,7 @@ func (s *Server) downloadCheckpoint(w http.ResponseWriter, r *http.Request) erro
 	ctx, stop := s.lasting(r.Context())
 	defer stop()
 
-	c, _, err := s.findCheckpoint(ctx, r.PathValue("checkpoint"))
+	c, j, err := s.findCheckpoint(ctx, r.PathValue("checkpoint"))
 	if err != nil {
 		return err
 	}
@@ -233,6 +233,8 @@ func (s *Server) downloadCheckpoint(w http.ResponseWriter, r *http.Request) erro
 	if err != nil {
 		return err
 	}
+
+	s.noteRead(ctx, j.Owner, c.Job, "checkpoint "+string(c.ID))
 
 	w.Header().Set("Content-Type", "application/x-tar")
 	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", string(c.ID)+".tar"))

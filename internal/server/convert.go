@@ -260,6 +260,9 @@ func toEvent(e *yardmaster.Event) api.Event {
 		To:     e.To,
 		Reason: e.Reason,
 
+		Token:     e.Token,
+		Address:   e.Address,
+		Count:     e.Count,
 		Question:  e.Question,
 		Hold:      e.Hold,
 		NotBefore: timeOrNil(e.NotBefore),

@@ -51,10 +51,12 @@ func (s *Server) eventRoutes() {
 
 type eventInput struct {
 	Paging
-	Kind string `query:"kind" maxLength:"60" doc:"only events of this kind, or of all kinds below it: job includes job.running"`
-	Job  string `query:"job" maxLength:"40"`
-	Node string `query:"node" maxLength:"63"`
-	Tail int    `query:"tail" minimum:"0" maximum:"10000" doc:"without a cursor: number of most recent events to start with"`
+	Kind  string `query:"kind" maxLength:"60" doc:"only events of this kind, or of all kinds below it: job includes job.running"`
+	Job   string `query:"job" maxLength:"40"`
+	Node  string `query:"node" maxLength:"63"`
+	Actor string `query:"actor" maxLength:"80" doc:"only events that this user, node (node/NAME) or token (token/ID) caused"`
+	Audit bool   `query:"audit" doc:"only what callers of the API caused, with their tokens and addresses"`
+	Tail  int    `query:"tail" minimum:"0" maximum:"10000" doc:"without a cursor: number of most recent events to start with"`
 	// Specs is for who wants to simulate what happened.
 	Specs bool `query:"specs" doc:"include job specs in submission events"`
 }
@@ -63,7 +65,9 @@ type eventInput struct {
 // others what concerns their own things, and jobs that they may read.
 func (s *Server) eventFilter(ctx context.Context, in *eventInput) (store.EventFilter, error) {
 	who := callerOf(ctx)
-	f := store.EventFilter{Kind: in.Kind, Job: id.Job(in.Job), Node: id.Node(in.Node), Limit: in.Limit}
+	f := store.EventFilter{
+		Kind: in.Kind, Job: id.Job(in.Job), Node: id.Node(in.Node), Actor: in.Actor, Audit: in.Audit, Limit: in.Limit,
+	}
 
 	whole, err := s.wholeStory(ctx, in.Job)
 	if err != nil {
@@ -127,7 +131,7 @@ func (s *Server) listEvents(ctx context.Context, in *eventInput) (*httpapi.Body[
 
 	page := api.EventPage{Events: []api.Event{}, Next: strconv.FormatUint(f.After, 10)}
 	for i := range events {
-		e := toEvent(&events[i])
+		e := eventFor(callerOf(ctx), &events[i])
 		if in.Specs && e.Kind == "job.submitted" {
 			spec, err := s.specOf(ctx, e.Job)
 			if err != nil {
@@ -216,7 +220,7 @@ func (s *Server) sendEvents(ctx context.Context, f store.EventFilter, out *httpa
 		for i := range events {
 			e := &events[i]
 			f.After = e.Seq
-			if lets(&f, e) && !out.Send(strconv.FormatUint(e.Seq, 10), "", toEvent(e)) {
+			if lets(&f, e) && !out.Send(strconv.FormatUint(e.Seq, 10), "", eventFor(who, e)) {
 				return nil
 			}
 		}
@@ -229,9 +233,20 @@ func (s *Server) sendEvents(ctx context.Context, f store.EventFilter, out *httpa
 	}
 }
 
+// eventFor is an event as the caller may see it: from where and with which token others did something is for those who
+// may see all of the feed.
+func eventFor(who caller, e *yardmaster.Event) api.Event {
+	out := toEvent(e)
+	if out.Actor != string(who.User) && !who.May(tenant.ReadEvents, "") {
+		out.Token, out.Address = "", ""
+	}
+
+	return out
+}
+
 // lets reports whether a filter lets an event through, as the store does.
 func lets(f *store.EventFilter, e *yardmaster.Event) bool {
 	kind := f.Kind == "" || e.Kind == f.Kind || strings.HasPrefix(e.Kind, f.Kind+".")
 	return kind && (f.Owner == "" || e.Owner == f.Owner) && (f.Job == "" || e.Job == f.Job) &&
-		(f.Node == "" || e.Node == f.Node)
+		(f.Node == "" || e.Node == f.Node) && (f.Actor == "" || e.Actor == f.Actor) && (!f.Audit || e.Address != "")
 }

@@ -41,6 +41,9 @@ func (s *Server) person(r *http.Request) (caller, error) {
 	if err != nil {
 		return caller{}, s.unknown(r, err)
 	}
+
+	record := httpapi.RecordOf(r.Context())
+	record.Actor, record.Token = string(who.User), token
 	if !s.limiter.allow(string(token)) {
 		return caller{}, httpapi.TooOften()
 	}

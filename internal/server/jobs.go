@@ -93,6 +93,10 @@ func (s *Server) jobRoutes() {
 
 // do hands a message to the loop and waits for the answer no longer than is sensible.
 func (s *Server) do(ctx context.Context, m yardmaster.Message) (any, error) {
+	if origin := originOf(ctx); origin.Actor != "" {
+		m = yardmaster.From{Message: m, Origin: origin}
+	}
+
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 	return s.Loop.Do(ctx, m)
@@ -239,6 +243,7 @@ func (s *Server) readJob(ctx context.Context, name string) (job.Job, error) {
 		return job.Job{}, err
 	}
 	if !callerOf(ctx).MayIn(tenant.ReadJob, j.Owner, j.Project) {
+		hide(ctx)
 		return job.Job{}, fault.New(fault.NotFound, "job_not_found", "there is no job %s", name)
 	}
 

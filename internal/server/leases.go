@@ -103,6 +103,7 @@ func (s *Server) readLease(ctx context.Context, name string) (fleet.Lease, error
 		return l, err
 	}
 	if !callerOf(ctx).MayIn(tenant.ReadUsage, l.Owner, l.Project) {
+		hide(ctx)
 		return l, fault.New(fault.NotFound, "lease_not_found", "there is no lease %s", name)
 	}
 

@@ -38,6 +38,9 @@ func (s *Server) login(ctx context.Context, in *httpapi.Body[api.LoginRequest]) 
 		return nil, s.fail(ctx, err)
 	}
 
+	record := httpapi.RecordOf(ctx)
+	record.Actor, record.Token = "token/"+string(boot.ID), boot.ID
+
 	secret, err := auth.Mint(tenant.AccessToken, rand.Reader, s.CA.Hash())
 	if err != nil {
 		return nil, s.fail(ctx, err)

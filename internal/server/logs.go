@@ -92,6 +92,10 @@ func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error)
 		return nil, err
 	}
 
+	if j.Owner != callerOf(ctx).User {
+		s.noteRead(ctx, j.Owner, j.ID, "the output of job "+string(j.ID))
+	}
+
 	r := &logReader{s: s, job: j, rank: in.Rank, filter: archive.Filter{Stream: in.Stream}, at: archive.Cursor{Epoch: 1}}
 	r.filter.Budget = s.searches.budget()
 	if in.Grep != "" {

@@ -97,6 +97,7 @@ var matrix = map[string]matrixRow{
 	"cordon-node":     {"/api/v1/nodes/n1/cordon", "", "1 3333 3333 3333 3333 333y 333y 1"},
 	"drain-node":      {"/api/v1/nodes/n1/drain", "", "1 3333 3333 3333 3333 333y 333y 1"},
 	"uncordon-node":   {"/api/v1/nodes/n1/uncordon", "", "1 3333 3333 3333 3333 333y 333y 1"},
+	"accept-node":     {"/api/v1/nodes/n1/accept", "", "1 3333 3333 3333 3333 333y 333y 1"},             // nothing waits for that
 	"remove-node":     {"/api/v1/nodes/n1", "", "1 3333 3333 3333 3333 333y 333y 1"},                    // it is busy, so it stays
 	"clear-gpu-error": {"/api/v1/nodes/n1/gpus/0/clear-error", "", "1 3333 3333 3333 3333 3334 3334 1"}, // it has none
 

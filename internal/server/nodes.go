@@ -25,6 +25,8 @@ func (s *Server) nodeRoutes() {
 		"Cordon a node and stop its jobs, so that they restart elsewhere", tag), s.drainNode)
 	huma.Register(s.api, s.op("clear-gpu-error", http.MethodPost, "/api/v1/nodes/{node}/gpus/{gpu}/clear-error",
 		"Return a quarantined GPU to service", tag), s.clearGPUError)
+	huma.Register(s.api, s.op("accept-node", http.MethodPost, "/api/v1/nodes/{node}/accept",
+		"Accept what a node declares, or that its identity is its own", tag), s.acceptNode)
 	remove := s.op("remove-node", http.MethodDelete, "/api/v1/nodes/{node}", "Remove a node from the yard", tag)
 	remove.DefaultStatus = http.StatusNoContent
 	huma.Register(s.api, remove, s.removeNode)
@@ -108,11 +110,22 @@ func (s *Server) changeNode(ctx context.Context, name string, m yardmaster.Messa
 	return s.readNode(ctx, name)
 }
 
-func (s *Server) removeNode(ctx context.Context, in *NodeInput) (*struct{}, error) {
+func (s *Server) acceptNode(ctx context.Context, in *NodeInput) (*httpapi.Body[api.Node], error) {
+	return s.changeNode(ctx, in.Node, yardmaster.AcceptNode{Node: id.Node(in.Node), By: callerOf(ctx).User})
+}
+
+type removeNodeInput struct {
+	NodeInput
+	Force bool `query:"force" doc:"end the node at once: its runs are declared lost and restart elsewhere"`
+}
+
+func (s *Server) removeNode(ctx context.Context, in *removeNodeInput) (*struct{}, error) {
 	if err := allow(ctx, tenant.ChangeNodes, ""); err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	if _, err := s.do(ctx, yardmaster.RemoveNode{Node: id.Node(in.Node), By: callerOf(ctx).User}); err != nil {
+
+	m := yardmaster.RemoveNode{Node: id.Node(in.Node), By: callerOf(ctx).User, Force: in.Force}
+	if _, err := s.do(ctx, m); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 

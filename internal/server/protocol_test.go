@@ -155,7 +155,7 @@ func TestARemovedNodeIsRefusedEverywhere(t *testing.T) {
 	}()
 
 	<-seen
-	y.must(root.RemoveNode(t.Context(), "n1"))
+	y.must(root.RemoveNode(t.Context(), "n1", false))
 
 	if err := <-stream; err != nil {
 		t.Errorf("its stream ended with %v", err)
@@ -195,7 +195,7 @@ func TestARemovedNodeStaysOutAfterARestart(t *testing.T) {
 	t.Run("first", func(t *testing.T) {
 		y := startYard(t, dir)
 		kept, removed = y.join("kept"), y.join("removed")
-		y.must(y.admin().RemoveNode(t.Context(), "removed"))
+		y.must(y.admin().RemoveNode(t.Context(), "removed", false))
 	})
 
 	t.Run("second", func(t *testing.T) {

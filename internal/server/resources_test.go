@@ -492,6 +492,7 @@ func TestTheBooksHaveWhatRunsNow(t *testing.T) {
 
 	_, err := n.Report(t.Context(), api.Report{Capability: api.Capability, Boot: "b", Inventory: &inv})
 	y.must(err)
+	y.accept("box1")
 	n.listen()
 	began := y.clock.Now()
 
@@ -744,6 +745,7 @@ func TestTheResourceTableTellsOfGPUsPricesAndLeases(t *testing.T) {
 	}
 
 	report(api.Report{Inventory: &inv})
+	y.accept("box1")
 
 	got := see()
 	if got.State != "idle" || got.TFLOPS != 150 || got.Origin != "mixed" || got.Watts != 144 || got.Draw != 30 ||

@@ -95,6 +95,7 @@ type Server struct {
 	uploads  *httpapi.Slots
 	openAPI  func() (document, error)
 	used     *lastUsed
+	access   *accessLog
 	health   *health
 	mux      *gate
 	api      huma.API
@@ -113,6 +114,7 @@ func New(c Config, d Deps, start string) *Server {
 	s.streams = httpapi.NewSlots(c.MaxStreams, c.MaxStreams*allUsers, "too_many_streams", "live feeds")
 	s.uploads = httpapi.NewSlots(c.MaxUploads, c.MaxUploads*allUsers, api.CodeTooManyUploads, "uploads")
 	s.used = newLastUsed()
+	s.access = newAccessLog(d.Clock)
 	s.health = newHealth(d.Loop, d.Store, d.Clock)
 	s.health.dataDir = c.DataDir
 	s.api = humago.New(s.mux, describe(c.Version))
@@ -202,6 +204,7 @@ func (s *Server) Run(ctx context.Context) {
 
 	go s.agents.VerifyCheckpoints(ctx)
 	go s.adoptContent(ctx)
+	go s.access.run(ctx, s.do)
 
 	if err := s.agents.RecallReleases(ctx); err != nil && ctx.Err() == nil {
 		s.Log.ErrorContext(ctx, "reading releases of GPUs failed; release them again", "error", err)
@@ -225,7 +228,7 @@ func (s *Server) adoptContent(ctx context.Context) {
 }
 
 // Handler answers requests.
-func (s *Server) Handler() http.Handler { return s.recovered(s.mux) }
+func (s *Server) Handler() http.Handler { return s.audited(s.recovered(s.mux)) }
 
 // recovered answers a request whose handler panicked, and logs it.
 func (s *Server) recovered(next http.Handler) http.Handler {

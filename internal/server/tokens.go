@@ -225,6 +225,7 @@ func (s *Server) revokeToken(ctx context.Context, in *tokenInput) (*struct{}, er
 			return nil, httpapi.ToProblem(err)
 		}
 	default:
+		httpapi.RecordOf(ctx).Hidden = ok
 		return nil, httpapi.ToProblem(fault.New(fault.NotFound, "token_not_found", "token %s not found", in.Token))
 	}
 

@@ -200,7 +200,9 @@ type EventFilter struct {
 	Owner  id.User
 	Job    id.Job
 	Node   id.Node
+	Actor  string
 	Kind   string // a kind, or its first part: "job" lets all "job.…" through
+	Audit  bool   // only those with an address: what callers caused
 	Newest bool   // if there are more than Limit, the newest of them, still oldest first
 	Limit  int    // at most this many; required
 }

@@ -1,7 +1,9 @@
 package tenant
 
 import (
+	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"trainyard/internal/id"
@@ -106,6 +108,32 @@ type Quota struct {
 	Borrow  bool    `json:"borrow,omitempty"`
 	WarnAt  float64 `json:"warn_at,omitempty"` // share of GPUHours or Budget from which people are warned; 0 means 0.8
 	Removed bool    `json:"removed,omitempty"`
+}
+
+// Text writes the quota in a line, for the audit record.
+func (q *Quota) Text() string {
+	var parts []string
+
+	add := func(key string, value any, set bool) {
+		if set {
+			parts = append(parts, fmt.Sprintf("%s=%v", key, value))
+		}
+	}
+
+	add("gpus", q.GPUs, q.GPUs > 0)
+	add("borrow", "yes", q.Borrow)
+	add("nodes", q.Nodes, q.Nodes > 0)
+	add("gpu_hours", q.GPUHours, q.GPUHours > 0)
+	add("budget", q.Budget, q.Budget > 0)
+	add("period", q.Period, q.GPUHours > 0 || q.Budget > 0)
+	add("on_exceeded", q.OnExceeded, q.GPUHours > 0 || q.Budget > 0)
+	add("warn_at", q.WarnAt, q.WarnAt > 0)
+
+	if len(parts) == 0 {
+		return "no limit"
+	}
+
+	return strings.Join(parts, " ")
 }
 
 // Allowance is what a job may still use under all quotas that apply to it.

@@ -7,6 +7,7 @@ package tenant
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"trainyard/internal/id"
@@ -42,6 +43,20 @@ type User struct {
 	// Usage is the decayed use of the yard in GPU-seconds as of UsageAt, for fair share.
 	Usage   float64
 	UsageAt time.Time
+}
+
+// Rights says in few words what the user may do, for the audit record.
+func (u *User) Rights() string {
+	text := string(u.Role)
+	if u.MaxPriority != nil {
+		text += ", highest priority " + strconv.Itoa(*u.MaxPriority)
+	}
+
+	if u.Disabled {
+		text += ", disabled"
+	}
+
+	return text
 }
 
 // Scope limits what a token may be used for, whatever its owner may do.
@@ -100,6 +115,28 @@ const FreshLogin = 15 * time.Minute
 
 // Fresh reports whether the token was given out at a login that was a short time ago.
 func (t *Token) Fresh(now time.Time) bool { return t.Login && now.Sub(t.Created) < FreshLogin }
+
+// Rights says in few words what the token lets its bearer do, for the audit record.
+func (t *Token) Rights() string {
+	text := string(t.Kind)
+	if t.Scope != "" {
+		text += ", scope " + string(t.Scope)
+	}
+
+	if t.Class != "" {
+		text += ", class " + t.Class
+	}
+
+	if t.Pool != "" {
+		text += ", pool " + t.Pool
+	}
+
+	if t.Kind != AccessToken {
+		text += ", " + strconv.Itoa(t.UsesLeft) + " uses left"
+	}
+
+	return text
+}
 
 // Usable reports whether the token is valid at this time.
 func (t *Token) Usable(now time.Time) bool {

@@ -104,6 +104,9 @@ type NodeReport struct {
 	Seen      Seen           // of the yard's history
 	SetAside  []SetAsideRun  // since its last report
 	Reclaim   *time.Duration // until its provider takes the machine back; nil if no notice was given
+
+	Certificate *fleet.Certificate // that it shows; nil if that is not known
+	Address     string             // from which it comes
 }
 
 func (m NodeReport) handle(y *Yard) (any, error) {
@@ -113,10 +116,21 @@ func (m NodeReport) handle(y *Yard) (any, error) {
 			WithRemedy("join again with a new join token")
 	}
 
-	if err := y.nodes.AdmitAgent(y.now, n, m.Agent); err != nil {
+	y.feed.SetOrigin(Origin{Actor: "node/" + string(n.ID), Address: m.Address})
+	err := y.nodes.AdmitAgent(y.now, n, m.Agent)
+	y.feed.SetOrigin(Origin{})
+
+	if err != nil {
 		return nil, err // before anything of the report counts
 	}
 
+	if m.Inventory != nil {
+		if err := y.nodes.CheckPace(y.now, n); err != nil {
+			return nil, err
+		}
+	}
+
+	y.nodes.Show(y.now, n, m.Certificate)
 	y.nodes.Report(y.now, n, m.Foreign, m.Inventory)
 	y.nodes.SetAbilities(n, m.Restores, m.Suspends)
 
@@ -229,11 +243,65 @@ func (y *Yard) evict(run *runRecord, n id.Node, actor, reason string) {
 	})
 }
 
-// RemoveNode removes a node for good; its certificate is not accepted from then on. Nothing
-// may run there.
-type RemoveNode struct {
+// RenewNode records that a node was given a new certificate for an old one.
+type RenewNode struct {
+	Node id.Node
+	Old  fleet.Certificate
+	New  fleet.Certificate
+}
+
+func (m RenewNode) handle(y *Yard) (any, error) {
+	n, err := y.nodes.Find(m.Node)
+	if err != nil {
+		return nil, err
+	}
+
+	y.nodes.Renewed(y.now, n, &m.Old, &m.New)
+
+	return n.Node, nil
+}
+
+// NodeAlarm says that somebody else may use the identity of a node. It takes no new jobs until an admin accepts it.
+type NodeAlarm struct {
+	Node   id.Node
+	Reason string
+}
+
+func (m NodeAlarm) handle(y *Yard) (any, error) {
+	n, err := y.nodes.Find(m.Node)
+	if err != nil {
+		return nil, err
+	}
+
+	y.nodes.RaiseAlarm(y.now, n, m.Reason)
+
+	return n.Node, nil
+}
+
+// AcceptNode accepts what a node declares, or that its identity is its own. The answer is the node.
+type AcceptNode struct {
 	Node id.Node
 	By   id.User
+}
+
+func (m AcceptNode) handle(y *Yard) (any, error) {
+	n, err := y.nodes.Find(m.Node)
+	if err != nil {
+		return nil, err
+	}
+	if err := y.nodes.Accept(y.now, n, m.By); err != nil {
+		return nil, err
+	}
+
+	return n.Node, nil
+}
+
+// RemoveNode removes a node for good; its certificate is not accepted from then on. Nothing
+// may run there, unless Force is set: then its runs are declared lost.
+type RemoveNode struct {
+	Node  id.Node
+	By    id.User
+	Force bool
 }
 
 func (m RemoveNode) handle(y *Yard) (any, error) {
@@ -248,11 +316,18 @@ func (m RemoveNode) handle(y *Yard) (any, error) {
 			WithRemedy("release it first: trainyard release %s", n.Lease)
 	}
 
-	if len(n.Runs) > 0 {
+	if len(n.Runs) > 0 && !m.Force {
 		return nil, fault.New(fault.Conflict, "node_busy", "node %s still has %s", n.ID, humanize.Count(len(n.Runs), "run")).
-			WithRemedy("drain it first: trainyard drain %s", n.ID)
+			WithRemedy("drain it first (trainyard drain %s), or end it at once: trainyard nodes remove --force %s", n.ID, n.ID)
 	}
 
+	// Nobody is left to report the end of its runs. Its agent stops them when its contact lease expires, so their jobs
+	// start elsewhere when that has surely happened.
+	for runID := range n.Runs {
+		y.runs[runID].fence = n.Seen.Add(y.cfg.LostAfter)
+	}
+
+	y.giveUp(n, job.CauseNodeLost, fmt.Sprintf("node %s was removed by %s", n.ID, m.By))
 	y.moveNode(n, fleet.EventRemove, string(m.By), "removed by "+string(m.By))
 
 	return n.Node, nil

@@ -29,9 +29,11 @@ type PutQuota struct {
 
 func (m PutQuota) handle(y *Yard) (any, error) {
 	q := m.Quota
+	before, after := "", "" // no quota
 
 	if old, ok := y.quotas.Own(q.Subject); ok {
 		q.Seq = old.Seq
+		before = old.Text()
 	} else if q.Removed {
 		return nil, fault.New(fault.NotFound, "quota_not_found", "%s has no quota", q.Subject)
 	}
@@ -44,6 +46,8 @@ func (m PutQuota) handle(y *Yard) (any, error) {
 		reason = "quota of " + q.Subject.String() + " removed by " + m.By
 	} else if err := y.quotas.Put(q); err != nil {
 		return nil, err
+	} else {
+		after = q.Text()
 	}
 
 	if project := q.Subject.Project; m.Restrict && project != "" && !q.Removed {
@@ -53,7 +57,7 @@ func (m PutQuota) handle(y *Yard) (any, error) {
 	}
 
 	y.changedQuotas = append(y.changedQuotas, q)
-	y.event(Event{Kind: "quota.set", Actor: m.By, Owner: q.Subject.User, Reason: reason})
+	y.event(Event{Kind: "quota.set", Actor: m.By, Owner: q.Subject.User, From: before, To: after, Reason: reason})
 	y.requeueHeld()
 	y.holdExceeding()
 	y.planDue = true

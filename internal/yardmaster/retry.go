@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
@@ -24,6 +25,12 @@ func (y *Yard) retry(r *jobRecord, h job.Handling, cause job.Cause, reason strin
 		reason = fmt.Sprintf("%s; retry in %s at the earliest", reason, job.Duration(wait))
 	} else {
 		reason += "; requeued"
+	}
+
+	if r.run != nil && r.NotBefore.Before(r.run.fence) {
+		r.NotBefore = r.run.fence
+		reason = fmt.Sprintf("%s; starts in %s at the earliest, when the node has surely stopped it",
+			reason, job.Duration(r.NotBefore.Sub(y.now).Round(time.Second)))
 	}
 
 	y.must(y.moveJob(r, job.EventRetry, theYard, reason))

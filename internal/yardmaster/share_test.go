@@ -29,6 +29,7 @@ func TestProjectsAreChargedAcrossARestart(t *testing.T) {
 	}
 
 	y.ok(yardmaster.NodeReport{Node: "a", Inventory: &inv})
+	y.ok(yardmaster.AcceptNode{Node: "a", By: "admin"})
 	y.ok(yardmaster.PutUser{User: "bob", Role: tenant.Researcher, By: "admin"})
 
 	for _, owner := range []id.User{"alice", "bob"} {

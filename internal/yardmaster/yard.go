@@ -63,6 +63,7 @@ type Config struct {
 	Network          dataset.Network // over which datasets are staged
 	RefuseImpossible bool            // jobs that no node and no offer could ever run are refused
 	Unmetered        bool            // the use of nodes is not metered
+	TrustInventory   bool            // more hardware than a node had before need not be accepted by an admin
 	// Limit starts the time limit of a plan and returns a function that reports that it has
 	// passed. Nil means that there is no limit.
 	Limit func() func() bool
@@ -222,6 +223,7 @@ type runRecord struct {
 	slowNoted     bool          // its owner knows that it is too slow
 	faster        faster        // for which it waits
 	reclaim       *reclaim      // its node will be gone soon, nil if no notice was given
+	fence         time.Time     // before which a rank on a node that was removed may still be alive; zero if there is none
 }
 
 // New returns an empty yard.
@@ -251,6 +253,7 @@ func New(cfg Config) *Yard {
 	y.checkpoints = checkpoints.New(&y.feed)
 	y.nodes = nodes.New(cfg.Patience, &y.feed, &y.timers,
 		nodes.Watcher{Changed: y.nodeChanged, Lost: y.lose})
+	y.nodes.TrustInventory = cfg.TrustInventory
 	y.ledger = ledger.New(cfg.Tariff, y.charge)
 	y.leases = leases.New(cfg.Provision, cfg.Offers, y.quotas, &y.feed, &y.timers, y.nodes.RecentlySeen)
 

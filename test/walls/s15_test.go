@@ -7,7 +7,8 @@ import (
 
 // attack is what a job prints to get hold of the terminal of whoever reads its output: it sets the clipboard and the
 // title, clears the screen, forges a link, and says some of it with the control characters of C1.
-const attack = `printf '\033]52;c;ZXZpbA==\007\033]0;owned\007\033[2J\033[H\033]8;;http://evil\033\\click\033]8;;\033\\` +
+const attack = `printf '\033]52;c;ZXZpbA==\007\033]0;owned\007\033[2J\033[H` +
+	`\033]8;;http://evil\033\\click\033]8;;\033\\` +
 	`\302\233\062J\233\062J\033[31mred\033[0m done\n'`
 
 // TestS15_OutputDoesNotActOnTheTerminal reads the output of a job on a terminal, as an admin does who looks at the job

@@ -90,6 +90,7 @@ type Server struct {
 	writers writers
 	chunks  chunkRights
 	claims  *claims
+	numbers *sequences
 
 	incarnation atomic.Pointer[api.Incarnation] // of the yard's history
 }
@@ -97,7 +98,7 @@ type Server struct {
 // New returns the server's side of the protocol. The loop must not run yet, and
 // must tell Follow of every batch before it tells anybody else.
 func New(c Config) *Server {
-	s := &Server{Config: c, roster: newRoster(c.Nodes), seen: newSightings(), claims: newClaims()}
+	s := &Server{Config: c, roster: newRoster(c.Nodes), seen: newSightings(), claims: newClaims(), numbers: newSequences()}
 	s.setIncarnation(&c.Incarnation)
 
 	return s

@@ -2,16 +2,21 @@ package agentapi
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/base64"
+	"fmt"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"trainyard/internal/api"
+	"trainyard/internal/auth"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/server/httpapi"
+	"trainyard/internal/yardmaster"
 )
 
 type callerKey struct{}
@@ -19,7 +24,9 @@ type callerKey struct{}
 // caller is who sends a request.
 type caller struct {
 	node  id.Node
-	agent *fleet.Agent // nil if it does not say who it is, as agents of earlier versions
+	agent *fleet.Agent       // nil if it does not say who it is, as agents of earlier versions
+	leaf  *x509.Certificate  // that it shows; nil if a standby of an earlier version has forwarded the request
+	shown *fleet.Certificate // what identifies it
 }
 
 // process is the process of the agent, "" if it does not say.
@@ -71,13 +78,16 @@ func (s *Server) caller(r *http.Request) (caller, error) {
 			"agents must connect with TLS and a node certificate"))
 	}
 
+	var c caller
+
 	n, err := s.CA.NodeOf(r.TLS, s.Clock.Now())
-	if s.CA.IsPeer(r.TLS, s.Clock.Now()) { // another server has checked the certificate
-		n, err = id.Node(r.Header.Get(httpapi.HeaderNode)), nil
+	if err == nil {
+		c.leaf = r.TLS.PeerCertificates[0]
 	}
 
-	if err == nil {
-		_, err = s.roster.admit(n, "")
+	if s.CA.IsPeer(r.TLS, s.Clock.Now()) { // another server has checked the certificate
+		n = id.Node(r.Header.Get(httpapi.HeaderNode))
+		c.leaf, err = forwardedCertificate(r.Header.Get(httpapi.HeaderNodeCertificate))
 	}
 
 	if err != nil {
@@ -87,9 +97,71 @@ func (s *Server) caller(r *http.Request) (caller, error) {
 		return caller{}, httpapi.TooOften()
 	}
 
-	agent, err := api.ParseAgent(r.Header.Get(api.AgentHeader))
+	httpapi.RecordOf(r.Context()).Actor = "node/" + string(n)
+	c.node = n
 
-	return caller{node: n, agent: agent}, err
+	if err := s.roster.known(n); err != nil {
+		return caller{}, err
+	}
+
+	c.agent, err = api.ParseAgent(r.Header.Get(api.AgentHeader))
+	if err == nil {
+		err = s.checkCertificate(r.Context(), &c)
+	}
+
+	return c, err
+}
+
+// forwardedCertificate reads the certificate of a node that a standby has forwarded.
+func forwardedCertificate(text string) (*x509.Certificate, error) {
+	if text == "" {
+		return nil, nil //nolint:nilnil // a standby of an earlier version
+	}
+
+	der, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, fmt.Errorf("read a forwarded certificate: %w", err)
+	}
+
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("read a forwarded certificate: %w", err)
+	}
+
+	return leaf, nil
+}
+
+// checkCertificate refuses a certificate that is older than one that the node has shown. Whoever shows it, and is not
+// the process that speaks for the node, has got it somewhere else.
+func (s *Server) checkCertificate(ctx context.Context, c *caller) error {
+	if c.leaf == nil {
+		return nil
+	}
+
+	shown, err := auth.Describe(c.leaf)
+	if err != nil {
+		return err
+	}
+
+	c.shown = &shown
+
+	strange, err := s.roster.accepts(c.node, &shown, c.process(), s.Clock.Now())
+	if strange {
+		s.alarm(ctx, c.node, "somebody still uses a certificate that the node has replaced")
+	}
+
+	return err
+}
+
+// alarm says to the yard that somebody else may use the identity of a node.
+func (s *Server) alarm(ctx context.Context, n id.Node, reason string) {
+	record := httpapi.RecordOf(ctx)
+	origin := yardmaster.Origin{Actor: "node/" + string(n), Address: record.Address}
+
+	if _, err := s.do(ctx, yardmaster.From{Message: yardmaster.NodeAlarm{Node: n, Reason: reason}, Origin: origin}); err != nil {
+		s.Log.ErrorContext(ctx, "an alarm about the identity of a node could not be stored", "node", n, "reason", reason,
+			"error", err)
+	}
 }
 
 // admitted returns who asks, if it speaks for its node.

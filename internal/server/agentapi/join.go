@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"slices"
 	"strings"
+	"unicode"
 
 	"trainyard/internal/api"
 	"trainyard/internal/auth"
@@ -44,7 +45,12 @@ func (s *Server) join(ctx context.Context, in *httpapi.Body[api.JoinRequest]) (*
 		return nil, s.fail(ctx, err)
 	}
 
-	answer, err := s.do(ctx, yardmaster.Join{Token: t.ID, Name: name, Key: key, Inventory: in.Body.Inventory})
+	record := httpapi.RecordOf(ctx)
+	record.Actor, record.Token = "token/"+string(t.ID), t.ID
+	answer, err := s.do(ctx, yardmaster.From{
+		Message: yardmaster.Join{Token: t.ID, Name: name, Key: key, Inventory: in.Body.Inventory},
+		Origin:  yardmaster.Origin{Actor: record.Actor, Token: t.ID, Address: record.Address},
+	})
 	if err != nil {
 		if auth.UsedUp(err) && refused != nil {
 			err = refused // says which token
@@ -79,8 +85,31 @@ func (s *Server) join(ctx context.Context, in *httpapi.Body[api.JoinRequest]) (*
 }
 
 func (s *Server) renew(ctx context.Context, in *httpapi.Body[api.RenewRequest]) (*httpapi.Body[api.RenewReply], error) {
-	n := nodeOf(ctx)
-	cert, expires, err := s.CA.SignNode([]byte(in.Body.CSR), n, s.NodeCertTTL, s.Clock.Now())
+	who := callerOf(ctx)
+	if who.leaf == nil {
+		return nil, s.fail(ctx, fault.New(fault.Unavailable, "certificate_not_forwarded",
+			"the server that forwards this request is of an earlier version").WithRemedy("try again later"))
+	}
+	if err := auth.CheckRenewal(who.leaf, []byte(in.Body.CSR), in.Body.Proof); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
+	cert, expires, err := s.CA.SignNode([]byte(in.Body.CSR), who.node, s.NodeCertTTL, s.Clock.Now())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
+	next, err := auth.DescribePEM(cert)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
+	record := httpapi.RecordOf(ctx)
+
+	_, err = s.do(ctx, yardmaster.From{
+		Message: yardmaster.RenewNode{Node: who.node, Old: *who.shown, New: next},
+		Origin:  yardmaster.Origin{Actor: record.Actor, Address: record.Address},
+	})
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -134,10 +163,30 @@ const (
 	maxReason = 2000
 )
 
+// maxWord bounds each text of an inventory that names something, in bytes.
+const maxWord = 256
+
+// checkWords refuses texts that are too long to be names, or that nobody should print.
+func checkWords(bad func(string, ...any) error, words ...string) error {
+	for _, w := range words {
+		if len(w) > maxWord || strings.ContainsFunc(w, unicode.IsControl) {
+			return bad("a text of an inventory must have at most %d bytes and no control characters, got %.40q", maxWord, w)
+		}
+	}
+
+	return nil
+}
+
 // checkInventory refuses what the tables cannot hold.
 func checkInventory(inv *fleet.Inventory) error {
 	bad := func(format string, args ...any) error {
 		return fault.New(fault.Invalid, "bad_inventory", format, args...).WithField("inventory")
+	}
+	if err := checkWords(bad, inv.Address, inv.OS, inv.Kernel, inv.Arch, inv.Version); err != nil {
+		return err
+	}
+	if len(inv.Limits) > maxReason || len(inv.Draw) > fleet.MaxGPUs+1 {
+		return bad("limits must have at most %d bytes, and draw_w one number for each count of GPUs", maxReason)
 	}
 	if inv.CPUs < 0 || inv.Memory < 0 || inv.Disk < 0 {
 		return bad("resources of a node must not be negative")
@@ -161,6 +210,13 @@ func checkInventory(inv *fleet.Inventory) error {
 		}
 
 		seen[g.Index] = true
+
+		if err := checkWords(bad, g.UUID, g.Model, g.Driver); err != nil {
+			return err
+		}
+		if len(g.Error) > maxReason || len(g.Health) > maxReason {
+			return bad("error and health of a GPU must have at most %d bytes", maxReason)
+		}
 	}
 
 	return checkShared(inv, bad)

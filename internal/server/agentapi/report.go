@@ -33,6 +33,10 @@ func (s *Server) report(ctx context.Context, in *httpapi.Body[api.Report]) (*htt
 	bounded, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 
+	if _, err := s.roster.admit(n, who.process()); err == nil && s.numbers.doubled(n, in.Body.Boot, in.Body.Seq) {
+		s.alarm(bounded, n, "two processes report for it")
+	}
+
 	s.judge(bounded, n, in.Body.Ranks)
 
 	answer, err := s.hand(bounded, &who, &in.Body)
@@ -85,11 +89,12 @@ func (s *Server) report(ctx context.Context, in *httpapi.Body[api.Report]) (*htt
 // hand hands a report to the yard. An agent that is not admitted yet may be a copy: while a commit hangs it does not
 // count as a sign of life of the node.
 func (s *Server) hand(ctx context.Context, who *caller, r *api.Report) (any, error) {
+	report := fromReport(who, httpapi.RecordOf(ctx).Address, r)
 	if _, err := s.roster.admit(who.node, who.process()); err != nil {
-		return s.Loop.Do(ctx, fromReport(who, r))
+		return s.Loop.Do(ctx, report)
 	}
 
-	return s.Loop.Report(ctx, fromReport(who, r))
+	return s.Loop.Report(ctx, report)
 }
 
 // heard reports whether a report was counted as a sign of life alone.
@@ -207,7 +212,7 @@ const maxReclaimLeft = int64(24 * time.Hour / time.Second)
 // suspendsCapability is that of the first agents that suspend programs in place.
 const suspendsCapability = 9
 
-func fromReport(who *caller, r *api.Report) yardmaster.NodeReport {
+func fromReport(who *caller, address string, r *api.Report) yardmaster.NodeReport {
 	out := yardmaster.NodeReport{
 		Node:      who.node,
 		Agent:     who.agent,
@@ -218,6 +223,9 @@ func fromReport(who *caller, r *api.Report) yardmaster.NodeReport {
 		Marks:     r.Capability >= marksCapability,
 		Restores:  r.Capability >= restoresCapability,
 		Suspends:  r.Capability >= suspendsCapability,
+
+		Certificate: who.shown,
+		Address:     address,
 	}
 
 	if out.Inventory != nil {

@@ -10,6 +10,7 @@ package standby
 import (
 	"context"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"log/slog"
 	"net"
@@ -108,9 +109,12 @@ func (s *Server) rewrite(p *httputil.ProxyRequest) {
 	p.SetXForwarded()
 	p.Out.Header.Set(httpapi.HeaderForwarded, s.Name)
 	p.Out.Header.Del(httpapi.HeaderNode)
+	p.Out.Header.Del(httpapi.HeaderNodeCertificate)
 
 	if n, err := s.CA.NodeOf(p.In.TLS, s.Clock.Now()); err == nil {
 		p.Out.Header.Set(httpapi.HeaderNode, string(n))
+		p.Out.Header.Set(httpapi.HeaderNodeCertificate,
+			base64.StdEncoding.EncodeToString(p.In.TLS.PeerCertificates[0].Raw))
 	}
 }
 

@@ -50,6 +50,7 @@ func released() map[string]string {
 		"migrations/0015_projects.sql":    "57cf1d55f5c83147af0eb7635c761af0f356e0db2ee4f2b4949d66437097939f",
 		"migrations/0016_numbers.sql":     "ce88319c5004dce9970635645903b7753062e8d31de206ec3bf27d124d33a01a",
 		"migrations/0017_possessions.sql": "171b84757e2fb51d27b2e731392f37e7f7835b31636498d4cdab6be17e612d4f",
+		"migrations/0018_identity.sql":    "65c7f4b3a88f258e8f2dd7d81e9a7fc2e3d9aec7602b3e9251f5daa70700bd43",
 		"migrations/0010_leadership.sql":  "442fba39f24bdefffb4d674f05d5b5e4dbcc998a87d1e55ea4ffc98926ada6a0",
 	}
 }
@@ -150,6 +151,7 @@ func TestEveryEarlierSchemaMigrates(t *testing.T) {
 				checkProjects(t.T, s, version)
 				checkNumbers(t.T, s, version)
 				checkPossessions(t.T, s, version)
+				checkIdentity(t.T, s, version)
 
 				if err := s.Commit(t.Context(), batchOf(100)); err != nil {
 					t.Errorf("commit after the migration: %v", err)
@@ -590,6 +592,40 @@ func checkPossessions(t *testing.T, s *Store, version int) {
 
 	if got, err := s.PossessedBytes(t.Context(), "ada"); got != bytes || err != nil {
 		t.Errorf("%d bytes, %v; want %d", got, err, bytes)
+	}
+}
+
+// identitySince is the first schema that stores from where events were caused, and the identity of nodes.
+const identitySince = 18
+
+// checkIdentity checks the origin of an event and the identity of a node, which earlier schemas did not store.
+func checkIdentity(t *testing.T, s *Store, version int) {
+	t.Helper()
+	events, err := s.Events(t.Context(), store.EventFilter{Audit: true, Limit: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	state, err := s.Load(t.Context(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	identity := state.Nodes[0].Identity
+	if version < identitySince {
+		if len(events) != 0 || identity.Certificate != "" {
+			t.Errorf("audit %+v, identity %+v of an earlier schema", events, identity)
+		}
+
+		return
+	}
+
+	if len(events) != 1 || events[0].Token != "t1" || events[0].Address != "10.0.0.7" || events[0].Count != 2 {
+		t.Errorf("audit = %+v", events)
+	}
+
+	if identity.Certificate != "ab12" || !identity.Issued.Equal(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)) {
+		t.Errorf("identity = %+v", identity)
 	}
 }
 

@@ -262,6 +262,14 @@ func (s *Store) Events(ctx context.Context, f store.EventFilter) ([]yardmaster.E
 		w.add("(kind = ? OR substr(kind, 1, ?) = ?)", kind, int64(utf8.RuneCountInString(first)), first)
 	}
 
+	if f.Actor != "" {
+		w.add("actor = ?", clean(f.Actor))
+	}
+
+	if f.Audit {
+		w.add("address <> ''")
+	}
+
 	order := "seq"
 	if f.Newest {
 		order = "seq DESC"

@@ -29,6 +29,7 @@ var nodeTable = &table{
 		"machine_key",
 		"inventory",
 		"lease",
+		"identity",
 	},
 	fixed: []string{"id"},
 }
@@ -37,6 +38,11 @@ func nodeRow(args []any, n *fleet.Node) ([]any, error) {
 	inventory, err := json.Marshal(n.Inventory)
 	if err != nil {
 		return nil, fmt.Errorf("encode node %s: %w", n.ID, err)
+	}
+
+	identity, err := json.Marshal(n.Identity)
+	if err != nil {
+		return nil, fmt.Errorf("encode the identity of node %s: %w", n.ID, err)
 	}
 
 	return append(
@@ -53,19 +59,23 @@ func nodeRow(args []any, n *fleet.Node) ([]any, error) {
 		clean(n.Key),
 		string(inventory),
 		string(n.Lease),
+		string(identity),
 	), nil
 }
 
 func readNode(row scanner) (fleet.Node, error) {
 	var n fleet.Node
-	var inventory string
+	var inventory, identity string
 	err := row.Scan((*string)(&n.ID), &n.Seq, (*string)(&n.Class), &n.Pool, (*string)(&n.State), timeColumn{&n.Since},
-		&n.Reason, &n.Cordoned, timeColumn{&n.Joined}, &n.Key, &inventory, (*string)(&n.Lease))
+		&n.Reason, &n.Cordoned, timeColumn{&n.Joined}, &n.Key, &inventory, (*string)(&n.Lease), &identity)
 	if err != nil {
 		return fleet.Node{}, err
 	}
 	if err := decodeList(inventory, &n.Inventory); err != nil {
 		return fleet.Node{}, fmt.Errorf("decode node %s: %w", n.ID, err)
+	}
+	if err := decodeList(identity, &n.Identity); err != nil {
+		return fleet.Node{}, fmt.Errorf("decode the identity of node %s: %w", n.ID, err)
 	}
 
 	return n, nil
@@ -248,6 +258,9 @@ var eventTable = &table{
 		"hold",
 		"not_before",
 		"question",
+		"token",
+		"address",
+		"calls",
 	},
 }
 
@@ -269,6 +282,9 @@ func eventRow(args []any, e *yardmaster.Event) ([]any, error) {
 		clean(string(e.Hold)),
 		micros(e.NotBefore),
 		clean(string(e.Question)),
+		clean(string(e.Token)),
+		clean(e.Address),
+		int64(e.Count),
 	), nil
 }
 
@@ -290,6 +306,9 @@ func readEvent(row scanner) (yardmaster.Event, error) {
 		(*string)(&e.Hold),
 		timeColumn{&e.NotBefore},
 		(*string)(&e.Question),
+		(*string)(&e.Token),
+		&e.Address,
+		&e.Count,
 	)
 
 	return e, err

@@ -175,9 +175,9 @@ func filtersEvents(h *harness) {
 	b := &yardmaster.Batch{Events: []yardmaster.Event{
 		{Seq: 1, At: dayOne, Kind: "job.submitted", Owner: "ada", Job: "j1"},
 		{Seq: 2, At: dayOne, Kind: "job.started", Owner: "ada", Job: "j1", Run: "j1.1", Node: "gpu-1"},
-		{Seq: 3, At: dayOne, Kind: "jobs.purged", Owner: "bob", Job: "j2"},
+		{Seq: 3, At: dayOne, Kind: "jobs.purged", Owner: "bob", Job: "j2", Actor: "bob", Address: "10.0.0.7"},
 		{Seq: 9, At: dayOne, Kind: "node.joined", Node: "gpu-1"},
-		{Seq: 10, At: dayOne, Kind: "job", Owner: "bob", Job: "j10"},
+		{Seq: 10, At: dayOne, Kind: "job", Owner: "bob", Job: "j10", Actor: "bob"},
 	}}
 
 	s := h.with(b)
@@ -199,6 +199,8 @@ func filtersEvents(h *harness) {
 		{"first part of the kind", store.EventFilter{Kind: "job"}, []uint64{1, 2, 10}},
 		{"other letters are another kind", store.EventFilter{Kind: "JOB"}, nil},
 		{"a wildcard is taken literally", store.EventFilter{Kind: "%"}, nil},
+		{"actor", store.EventFilter{Actor: "bob"}, []uint64{3, 10}},
+		{"audit", store.EventFilter{Audit: true}, []uint64{3}},
 		{"all at once", store.EventFilter{After: 1, Owner: "ada", Job: "j1", Node: "gpu-1", Kind: "job"}, []uint64{2}},
 	}
 

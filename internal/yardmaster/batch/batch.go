@@ -83,6 +83,12 @@ type Event struct {
 	From   string // state before and after, where it changed one
 	To     string
 	Reason string // one sentence for people
+	// Token and Address are with what and from where a person, a token or a node caused it. Address is "" if the yard
+	// itself did.
+	Token   id.Token
+	Address string
+	// Count is how many calls an entry about refused calls or about reading stands for; 0 for others.
+	Count int
 	// Question is what the event asks, or which question it ends.
 	Question id.Question
 	// Hold is what keeps the job of a "job.held" out of the queue.

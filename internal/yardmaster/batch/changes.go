@@ -3,6 +3,8 @@ package batch
 import (
 	"slices"
 	"time"
+
+	"trainyard/internal/id"
 )
 
 // Mark is embedded in stored values: whether the value is in the Set of changed ones.
@@ -57,9 +59,20 @@ func resize[T any](list []T, n int) []T {
 
 // Feed numbers the events and keeps them until they are taken.
 type Feed struct {
-	last uint64
-	list []Event
+	last   uint64
+	list   []Event
+	origin Origin
 }
+
+// Origin is who sent the message that is being handled, with which token and from where.
+type Origin struct {
+	Actor   string // as in events
+	Token   id.Token
+	Address string
+}
+
+// SetOrigin says who sent the message that is handled from now on. Events of that actor say so.
+func (f *Feed) SetOrigin(o Origin) { f.origin = o }
 
 // Load continues after the last stored event.
 func (f *Feed) Load(last uint64) { f.last = last }
@@ -74,6 +87,10 @@ func (f *Feed) Grow(n int) { f.list = slices.Grow(f.list, n) }
 func (f *Feed) Add(now time.Time, e Event) Event {
 	f.last++
 	e.Seq, e.At = f.last, now
+	if e.Actor == f.origin.Actor && e.Address == "" {
+		e.Token, e.Address = f.origin.Token, f.origin.Address
+	}
+
 	f.list = append(f.list, e)
 
 	return e

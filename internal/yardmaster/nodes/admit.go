@@ -65,15 +65,23 @@ type refusal struct {
 	shown time.Time // when the last event said so
 }
 
+// replacedGrace is how long a report of an agent that was replaced may have been on its way.
+const replacedGrace = 10 * time.Second
+
 // refusalMemory is for how long a refused agent is remembered: one that tries again and again makes one event in this
 // time.
 const refusalMemory = time.Hour
 
 // AdmitAgent lets an agent speak for a node, or returns why it may not. An agent that does not say who it is, as
-// those of earlier versions, is admitted.
+// those of earlier versions, is admitted unless the node has had one that did: whoever has a copy of its key could
+// leave that out. It may take over a node that is lost.
 func (r *Nodes) AdmitAgent(now time.Time, n *Node, agent *fleet.Agent) error {
 	if agent == nil {
-		return nil
+		if n.Agent.Process == "" {
+			return nil
+		}
+
+		agent = &fleet.Agent{}
 	}
 
 	silent := now.Sub(n.Seen)
@@ -129,6 +137,13 @@ func (r *Nodes) refuseAgent(
 	// It has waited for longer than the silence that would have admitted it, so both are alive.
 	if admission == AgentWaits && now.Sub(past.first) >= r.patience.SuspectAfter {
 		admission = AgentCopied
+	}
+
+	// The lock on a data directory lets one process work on it at a time, so who was replaced there is gone, unless
+	// one of the two only says that it is there.
+	if admission == AgentReplaced && now.Sub(n.Agent.Since) >= replacedGrace {
+		r.RaiseAlarm(now, n, fmt.Sprintf("two processes use its identity: one that started later was admitted %s ago, and "+
+			"the earlier one still reports", round(now.Sub(n.Agent.Since))))
 	}
 
 	if admission == AgentCopied && past.shown.IsZero() {

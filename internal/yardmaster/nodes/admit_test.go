@@ -218,16 +218,3 @@ func TestTheAdmittedAgentIsKnownAfterARestartOfTheServer(t *testing.T) {
 		t.Errorf("stored again: %+v", b.Agents)
 	}
 }
-
-func TestAnAgentThatDoesNotSayWhoItIsIsAdmitted(t *testing.T) {
-	t.Parallel()
-	y := newYard()
-	n := y.join("a", 1)
-
-	if code := y.speaks(n, process("p1", time.Minute)); code != "" {
-		t.Fatal(code)
-	}
-	if err := y.AdmitAgent(y.now, n, nil); err != nil {
-		t.Errorf("an agent of an earlier version: %v", err)
-	}
-}

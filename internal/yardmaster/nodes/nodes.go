@@ -37,6 +37,7 @@ type Node struct {
 	Agent     fleet.Agent        // that speaks for it; stored on its own, zero until one has said who it is
 	ports     map[int]id.Run     // on which rank 0 of some runs listens for the others
 	refused   map[string]refusal // agents that were not admitted
+	paid      time.Time          // until when its changes of inventory are paid for, see CheckPace
 }
 
 // Watcher is called when something happens to a node.
@@ -47,8 +48,11 @@ type Watcher struct {
 
 // Nodes holds all nodes. It is not safe for concurrent use.
 type Nodes struct {
-	Rooms    *fleet.Table // what is free where, of nodes that were not removed
-	Changes  int          // how often a node was added or changed
+	Rooms   *fleet.Table // what is free where, of nodes that were not removed
+	Changes int          // how often a node was added or changed
+	// TrustInventory accepts whatever nodes declare.
+	TrustInventory bool
+
 	byName   map[id.Node]*Node
 	patience contact.Patience
 	watcher  Watcher
@@ -75,6 +79,11 @@ func New(p contact.Patience, feed *batch.Feed, timers *timers.Timers, w Watcher)
 // Load restores a stored node. It gets the full time to report before it becomes suspect,
 // because no report could arrive while the server was down.
 func (r *Nodes) Load(now time.Time, n fleet.Node) {
+	if n.Identity.Accepted == nil { // joined before hardware had to be accepted
+		hardware := n.Inventory.Hardware()
+		n.Identity.Accepted = &hardware
+	}
+
 	r.byName[n.ID] = &Node{Node: n, Seen: now, Idle: now, Runs: map[id.Run]int{}, ports: map[int]id.Run{}}
 	if n.State != fleet.Removed {
 		r.Changes++
@@ -182,7 +191,7 @@ func (r *Nodes) ByKey(key string) *Node {
 	}
 
 	for _, n := range r.byName {
-		if n.Key == key && n.State != fleet.Removed {
+		if (n.Key == key || n.Identity.NextKey == key) && n.State != fleet.Removed {
 			return n
 		}
 	}
@@ -205,6 +214,8 @@ func (r *Nodes) FreeName(requested string) id.Node {
 // Join adds a node.
 func (r *Nodes) Join(now time.Time, stored fleet.Node) *Node {
 	n := &Node{Node: stored, Seen: now, Reported: true, Idle: now, Runs: map[id.Run]int{}, ports: map[int]id.Run{}}
+	hardware := n.Inventory.Hardware()
+	n.Identity.Accepted = &hardware // whoever has a join token may declare it
 	n.State = fleet.Ready
 	n.Since = now
 	n.Joined = now

@@ -43,13 +43,14 @@ func (r *Nodes) SetAbilities(n *Node, restores, suspends bool) {
 // recovered. The power draw of GPUs changes often and makes no event.
 func (r *Nodes) setInventory(now time.Time, n *Node, found *fleet.Inventory) {
 	old := n.Inventory
-	found = rememberShared(found, &old)
+	found = rememberShared(r.vet(n, found), &old)
 	same := sameInventory(&old, found)
 	if same && slices.Equal(old.Draw, found.Draw) {
 		return
 	}
 
 	n.Inventory = *found
+	n.pay(now)
 	r.change(n)
 
 	if same {

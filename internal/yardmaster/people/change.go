@@ -25,12 +25,14 @@ const ByRole = -1
 // Put adds or changes a user.
 func (p *People) Put(now time.Time, name id.User, c Change, by string) (tenant.User, error) {
 	u, known := p.users[name]
-	kind, reason := "user.changed", "changed by "+by
+	kind, reason, before := "user.changed", "changed by "+by, ""
 
 	if !known || u.Created.IsZero() {
 		u = p.user(name)
 		u.Created, u.UsageAt = now, now
 		kind, reason = "user.added", "added by "+by
+	} else {
+		before = u.Rights()
 	}
 
 	if u.Role == tenant.Admin && (c.Role != tenant.Admin || c.Disabled) && p.admins() == 1 && !u.Disabled {
@@ -50,7 +52,7 @@ func (p *People) Put(now time.Time, name id.User, c Change, by string) (tenant.U
 	}
 
 	p.changedUser(u)
-	p.feed.Add(now, batch.Event{Kind: kind, Actor: by, Owner: name, To: string(c.Role), Reason: reason})
+	p.feed.Add(now, batch.Event{Kind: kind, Actor: by, Owner: name, From: before, To: u.Rights(), Reason: reason})
 
 	return u.User, nil
 }
@@ -100,7 +102,7 @@ func (p *People) AddToken(now time.Time, t tenant.Token, with id.Token, by strin
 	r := &token{Token: t}
 	p.tokens[t.ID] = r
 	p.changedToken(r)
-	p.feed.Add(now, batch.Event{Kind: "token.added", Actor: by, Owner: t.Owner, To: string(t.Kind),
+	p.feed.Add(now, batch.Event{Kind: "token.added", Actor: by, Owner: t.Owner, To: t.Rights(),
 		Reason: reason + ", valid until " + t.Expires.UTC().Format(time.RFC3339)})
 
 	return r.Token, nil
@@ -134,7 +136,7 @@ func (p *People) revoke(now time.Time, t *token, by, how string) int {
 	if !t.Revoked {
 		t.Revoked, n = true, 1
 		p.changedToken(t)
-		p.feed.Add(now, batch.Event{Kind: "token.revoked", Actor: by, Owner: t.Owner,
+		p.feed.Add(now, batch.Event{Kind: "token.revoked", Actor: by, Owner: t.Owner, From: t.Rights(), To: "revoked",
 			Reason: "token " + string(t.ID) + " " + how})
 	}
 
