@@ -102,6 +102,7 @@ var layers = []struct {
 			"internal/cloud",
 			"internal/cloud/*",
 			"internal/solver",
+			"internal/vault",
 			"internal/diskspace",
 			"internal/diskspace/smalldisk",
 		},

@@ -134,7 +134,7 @@ func (s *Server) listEvents(ctx context.Context, in *eventInput) (*httpapi.Body[
 				return nil, s.fail(ctx, err)
 			}
 
-			e.Spec, err = json.Marshal(j.Spec)
+			e.Spec, err = json.Marshal(maskEnv(j.Spec))
 			if err != nil {
 				return nil, s.fail(ctx, err)
 			}
