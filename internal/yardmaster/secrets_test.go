@@ -137,7 +137,7 @@ func TestAJobWhoseSecretIsRemovedIsHeldUntilItIsBack(t *testing.T) {
 		{Run: run, State: job.RunRunning, Started: y.now},
 		{Run: run, State: job.RunEnded, Started: y.now, Ended: y.now, Cause: job.CauseLaunchFailed, Reason: "secret KEY not found"},
 	}})
-	y.now = y.now.Add(10 * time.Minute)
+	y.now = y.now.Add(20 * time.Second) // past the delay before a retry
 	y.ok(yardmaster.Tick{})
 	y.Round(y.now)
 
