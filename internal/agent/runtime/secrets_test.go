@@ -192,3 +192,19 @@ func TestSecretFilesOfAKilledSupervisorAreRemoved(t *testing.T) {
 		t.Errorf("secrets are in %v", list)
 	}
 }
+
+// TestSecretsInAReportOfTheSDKAreMasked is about a reason that does not come from the output.
+func TestSecretsInAReportOfTheSDKAreMasked(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	s := y.secretive(api.Launch{Command: `echo '{"note":"out_of_memory","device":"host","text":"no room for '$TOKEN'"}' >> ` +
+		`"$TRAINYARD_METRICS_FILE"; exit 1`})
+
+	if err := y.Start(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+
+	if end := y.end(s.Run); !strings.Contains(end.Reason, "no room for ***") {
+		t.Errorf("reason %q", end.Reason)
+	}
+}
