@@ -15,6 +15,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
 	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster"
 )
 
 const plantedSecret = "planted-secret-4711"
@@ -116,7 +117,7 @@ func TestBadSecretsAreRefusedWithoutRepeatingThem(t *testing.T) {
 	}
 }
 
-func TestSecretsOfOthersAndOfProjectsAreForAdmins(t *testing.T) {
+func TestSecretsOfOthersAreForAdminsAndOfProjectsForLeads(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	ada, bob, root := y.researcher("ada"), y.researcher("bob"), y.admin()
@@ -126,6 +127,9 @@ func TestSecretsOfOthersAndOfProjectsAreForAdmins(t *testing.T) {
 	_, err = bob.PutSecret(t.Context(), "user", "ada", "KEY", "that of bob")
 	wantFault(t, err, fault.Denied, "not_allowed")
 	wantFault(t, bob.RemoveSecret(t.Context(), "user", "ada", "KEY"), fault.Denied, "not_allowed")
+	_, err = root.PutSecret(t.Context(), "project", "vision", "KEY", plantedSecret)
+	wantFault(t, err, fault.NotFound, "project_not_found")
+	y.do(yardmaster.PutProject{Project: "vision", By: "root"})
 	_, err = bob.PutSecret(t.Context(), "project", "vision", "KEY", plantedSecret)
 	wantFault(t, err, fault.Denied, "not_allowed")
 	_, err = root.PutSecret(t.Context(), "user", "nobody", "KEY", plantedSecret)
@@ -160,7 +164,15 @@ func TestSecretsOfOthersAndOfProjectsAreForAdmins(t *testing.T) {
 	}
 
 	_, err = bob.Submit(t.Context(), api.SubmitRequest{File: "run: a\nproject: vision\nsecrets: KEY"}, "")
-	wantFault(t, err, fault.Invalid, "secret_not_found")
+	wantFault(t, err, fault.Denied, "not_a_member")
+
+	y.do(yardmaster.PutMember{Member: tenant.Member{Project: "vision", User: "bob", Lead: true}, By: "root"})
+	_, err = bob.PutSecret(t.Context(), "project", "vision", "KEY", "set by the lead")
+	y.must(err)
+
+	if got := names(bob); got != "project/vision/KEY by bob" {
+		t.Errorf("the lead lists %q", got)
+	}
 }
 
 func TestTheMasterKeyIsRotated(t *testing.T) {

@@ -181,30 +181,64 @@ func TestASecretThatCannotBeDecryptedHoldsItsJobs(t *testing.T) {
 	}
 }
 
-// TestSecretsOfAProjectAreNotForEveryoneWhoNamesIt: a project in a job file is a label that anybody may write.
-func TestSecretsOfAProjectAreNotForEveryoneWhoNamesIt(t *testing.T) {
+// TestSecretsOfAProjectAreForItsMembers: the name of a project without a record is a label that anybody may write, so it
+// has no secrets.
+func TestSecretsOfAProjectAreForItsMembers(t *testing.T) {
 	t.Parallel()
 	y := secretYard(t)
-	y.secret(tenant.Subject{Project: "vision"}, "KEY", "that of the project")
+	vision := tenant.Subject{Project: "vision"}
+	_, err := y.Step(y.now, yardmaster.PutSecret{Secret: tenant.Secret{Subject: vision, Name: "KEY"}, By: "alice"})
+
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != "project_not_found" {
+		t.Errorf("error %v for a project without a record", err)
+	}
+
+	member := func(u id.User, removed bool) {
+		y.ok(yardmaster.PutMember{Member: tenant.Member{Project: "vision", User: u, Removed: removed}, By: "alice"})
+	}
+	y.ok(yardmaster.PutProject{Project: "vision", By: "alice"})
+	y.secret(vision, "KEY", "that of the project")
 
 	s := secretive("KEY")
 	s.Project = "vision"
-	_, err := y.Step(y.now, yardmaster.Submit{Owner: "bob", Jobs: []yardmaster.NewJob{{Spec: s}}})
-
-	var f *fault.Error
-	if !errors.As(err, &f) || f.Code != "secret_not_found" {
-		t.Errorf("error %v, want that bob does not get it", err)
+	if _, err := y.Step(y.now, yardmaster.Submit{Owner: "bob", Jobs: []yardmaster.NewJob{{Spec: s}}}); err == nil {
+		t.Error("a job of somebody who is no member was accepted")
 	}
 
-	j := y.submit("alice", s) // an admin
+	other := secretive("KEY")
+	other.Project = "speech"
+	_, err = y.Step(y.now, yardmaster.Submit{Owner: "bob", Jobs: []yardmaster.NewJob{{Spec: other}}})
+	if !errors.As(err, &f) || f.Code != "secret_not_found" {
+		t.Errorf("error %v in another project", err)
+	}
+
+	member("bob", false)
+	j := y.submit("bob", s)
 	if got := y.gets(j); got != "that of the project" {
 		t.Errorf("it gets %q", got)
 	}
 
-	y.secret(alice, "KEY", "her own")
+	y.secret(bob(), "KEY", "his own")
 
-	if got := y.gets(j); got != "her own" {
+	if got := y.gets(j); got != "his own" {
 		t.Errorf("it gets %q, want the owner's own before that of the project", got)
+	}
+
+	// One who is no longer a member does not get it, although the job was submitted before.
+	y.ok(yardmaster.RemoveSecret{Subject: bob(), Name: "KEY", By: "bob"})
+	member("bob", true)
+	y.Take()
+	y.Round(y.now)
+
+	if b := y.Take(); len(b.Orders) > 0 || y.gets(j) != "secret KEY not found" {
+		t.Errorf("orders %+v; it gets %q", b.Orders, y.gets(j))
+	}
+
+	y.ok(yardmaster.PutProject{Project: "vision", Removed: true, By: "alice"})
+
+	if list := y.Secrets(); len(list) > 0 {
+		t.Errorf("secrets %+v of a project that was removed", list)
 	}
 }
 

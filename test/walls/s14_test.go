@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"trainyard/internal/api"
-	"trainyard/internal/fault"
 	"trainyard/internal/id"
 )
 
@@ -156,20 +155,22 @@ func TestS14_SecretsOfOthersAreOutOfReach(t *testing.T) {
 	y.rootAgent(t, "north")
 	ada, mallory := y.user(t, "ada"), y.user(t, "mallory")
 	ada.store(t, "TOKEN", plantedToken)
+	y.admin.must(t, "projects", "add", "vision")
 	_, err := y.admin.PutSecret(t.Context(), "project", "vision", "TOKEN", plantedToken)
 	must(t, err)
 
 	j := ada.submit(t, "env: {PASSWORD: "+plantedFile+"}\nsecrets: TOKEN\n"+script("true"))
 	ada.ended(t, j)
 
-	for what, file := range map[string]string{
-		"a job that asks for it":     "secrets: TOKEN\n" + script("echo $TOKEN"),
-		"the name of a project":      "project: vision\nsecrets: TOKEN\n" + script("echo $TOKEN"),
-		"the name with another form": "secrets: 'TOKEN:file'\n" + script("cat $TOKEN"),
+	for file, reason := range map[string]string{
+		"secrets: TOKEN\n" + script("echo $TOKEN"):                  "secret TOKEN not found",
+		"project: vision\nsecrets: TOKEN\n" + script("echo $TOKEN"): "mallory is not a member of project vision",
+		"project: Vision\nsecrets: TOKEN\n" + script("echo $TOKEN"): "project",
+		"secrets: 'TOKEN:file'\n" + script("cat $TOKEN"):            "secret TOKEN not found",
 	} {
 		_, err := mallory.Submit(t.Context(), api.SubmitRequest{File: file}, "")
-		if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "secret TOKEN not found") {
-			t.Errorf("%s: %v", what, err)
+		if err == nil || !strings.Contains(err.Error(), reason) {
+			t.Errorf("%s: %v, want %s", file, err, reason)
 		}
 	}
 
