@@ -84,7 +84,17 @@ func commandLines(t *testing.T) string {
 
 func TestAProgramGetsItsSecretsAndTheDiskDoesNot(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	programGetsSecrets(t, newYard(t))
+}
+
+func TestAProgramWithAUserOfItsOwnGetsItsSecrets(t *testing.T) {
+	t.Parallel()
+	programGetsSecrets(t, newYard(t, isolated(t)))
+}
+
+// programGetsSecrets lets a program check and print its secrets, and searches the disk for them.
+func programGetsSecrets(t *testing.T, y *yard) {
+	t.Helper()
 	ready, proceed := pipe(t), pipe(t)
 
 	s := y.secretive(api.Launch{Setup: "echo in the set-up: $TOKEN", Command: fmt.Sprintf(
@@ -186,7 +196,7 @@ func TestSecretFilesOfAKilledSupervisorAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	check(t, y.end(s.Run), 0, "", job.CauseNodeLost, false, "")
+	check(t, y.end(s.Run), 0, "", job.CauseSupervisorLost, false, "")
 
 	if list := found(t, y.dir, "planted"); len(list) > 0 {
 		t.Errorf("secrets are in %v", list)
