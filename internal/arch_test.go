@@ -103,6 +103,7 @@ var layers = []struct {
 			"internal/cloud",
 			"internal/cloud/*",
 			"internal/solver",
+			"internal/vault",
 			"internal/diskspace",
 			"internal/diskspace/smalldisk",
 		},

@@ -47,8 +47,9 @@ func backupCommand(env cli.Env) *cobra.Command {
 		GroupID: cli.GroupStart,
 		Args:    cobra.ExactArgs(1),
 		Long: `Copy the database of the server on this machine to a new file. The copy is consistent, also while the
-server runs. It does not contain the CA, the output of runs, uploaded files and checkpoints; copy the
-directories ca, logs and blobs of the data directory after it. With --blobs s3://… the bucket takes the
+server runs. It does not contain the CA, the key of the secrets, the output of runs, uploaded files and
+checkpoints; copy the directories ca, logs and blobs of the data directory after it, and the file
+secrets.key to another place. With --blobs s3://… the bucket takes the
 place of blobs: back it up by its own means, such as versioning.
 
 With PostgreSQL use pg_dump instead.`,

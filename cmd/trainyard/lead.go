@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,8 @@ import (
 	"trainyard/internal/server/metrics"
 	"trainyard/internal/server/standby"
 	"trainyard/internal/store"
+	"trainyard/internal/tenant"
+	"trainyard/internal/vault"
 	"trainyard/internal/yardmaster"
 )
 
@@ -283,6 +286,7 @@ func (r *running) takeLead(ctx context.Context, term *leadership.Term) (*yard, e
 		return nil, err
 	}
 
+	box := r.openVault(ctx, state.Secrets)
 	out := &yard{users: len(state.Users), jobs: len(state.Jobs), nodes: len(state.Nodes)}
 	core := yardmaster.New(cfg)
 	directory := auth.NewDirectory()
@@ -340,6 +344,7 @@ func (r *running) takeLead(ctx context.Context, term *leadership.Term) (*yard, e
 		Loop: out.loop, Store: r.store, Blobs: guard.Store(), Logbook: logs, Assignments: hub,
 		CA: r.folders.ca, Directory: directory, Feed: events, Clock: r.clock, Log: r.log,
 		Registry: newRegistry(1), Metrics: figures, Servers: r.members.Addresses, Stock: out.blobs.Stock,
+		Vault: box,
 	}, start)
 
 	return out, nil
@@ -353,6 +358,30 @@ func (r *running) reserve() *diskspace.Reserve {
 	}
 
 	return &diskspace.Reserve{Bytes: job.Bytes(r.config.diskReserve), Dirs: dirs}
+}
+
+// keyFile has the master keys of the secrets, in the data folder.
+const keyFile = "secrets.key"
+
+// openVault opens the key file and finds out which of the stored secrets can be decrypted with it. Jobs that ask for
+// another one are held; everything else goes on.
+func (r *running) openVault(ctx context.Context, stored []tenant.Secret) *vault.Vault {
+	keys := vault.OpenKeyFile(filepath.Join(r.config.data, keyFile), r.clock, len(stored) == 0)
+	if err := keys.Problem(); err != nil {
+		r.log.ErrorContext(ctx, "secrets cannot be used", "error", err)
+	}
+
+	box := &vault.Vault{KMS: keys}
+	box.Check(ctx, stored)
+
+	for i := range stored {
+		if s := &stored[i]; s.Problem != "" {
+			r.log.ErrorContext(ctx, "a secret cannot be decrypted; jobs that ask for it are held",
+				"secret", s.Path(), "error", s.Problem)
+		}
+	}
+
+	return box
 }
 
 // provision returns the runner that calls the providers, connected with the loop; nil if there are none.

@@ -333,6 +333,10 @@ func (a *Agent) start(ctx context.Context, r rankState, tries map[key]int) error
 		}
 	}
 
+	if want.SecretsError != "" {
+		return a.startFailed(k, want.Launch.UID, fault.New(fault.Invalid, "no_secrets", "%s", want.SecretsError), tries)
+	}
+
 	launch, ready, err := a.data.ready(k, want.Launch)
 	if err != nil {
 		return a.dataFailed(k, want.Launch.UID, err)
@@ -363,6 +367,7 @@ func (a *Agent) start(ctx context.Context, r rankState, tries map[key]int) error
 		Fake:    a.fake(want.Launch.GPUs),
 
 		CheckpointDir: dir,
+		Secrets:       want.Secrets,
 	}
 
 	spec.ExtraEnv, err = a.programEnv(want)

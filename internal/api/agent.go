@@ -22,7 +22,8 @@ import (
 //	   incarnation of the yard, and a report what the node has seen of the yard's history
 //	8  checkpoints travel: a launch may name the checkpoint to restore, and an agent uploads and catalogues them
 //	9  an assignment may suspend a program in place and let it continue, and a report says what became of that
-const Capability = 9
+//	11 an assignment may carry the values of secrets
+const Capability = 11
 
 // JoinRequest asks to become a node. It carries the join token's text and a
 // certificate request; the key never leaves the machine.
@@ -93,6 +94,18 @@ type Assignment struct {
 	// Adopt is set after a restore for what was assigned before it: the agent may go on with
 	// it, but must not start it, because a later run of the job may exist.
 	Adopt bool `json:"adopt,omitempty"`
+	// Secrets are for an agent of capability 11 or later. They are beside the launch, because an agent writes the launch
+	// to its disk.
+	Secrets []SecretValue `json:"secrets,omitempty" doc:"values of the secrets that the launch names"`
+	// SecretsError is given in place of the values.
+	SecretsError string `json:"secrets_error,omitempty" doc:"why the run cannot have its secrets and must not be started"`
+}
+
+// SecretValue is a secret as a program gets it.
+type SecretValue struct {
+	Name  string `json:"name" doc:"of the environment variable"`
+	Value string `json:"value"`
+	File  bool   `json:"file,omitempty" doc:"the variable has the path of a file with the value"`
 }
 
 // Launch is all that a node needs to know to start its rank of a run.
@@ -107,6 +120,7 @@ type Launch struct {
 	Setup       string            `json:"setup,omitempty"`
 	Command     string            `json:"command"`
 	Env         map[string]string `json:"env,omitempty"`
+	Secrets     []string          `json:"secrets,omitempty" doc:"secrets that the job asks for; their values are beside the launch"`
 	GPUs        []int             `json:"gpus,omitempty"`
 	Share       float64           `json:"share,omitempty" doc:"share of its GPU, if it shares one with other runs"`
 	CPUs        job.CPUs          `json:"cpus"`

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"net/url"
 	"time"
 
 	"trainyard/internal/id"
@@ -124,7 +125,7 @@ type Rank struct {
 
 // Why says why a job waits, or that it would start now.
 type Why struct {
-	Blocker  string     `json:"blocker" enum:"none,needs,backoff,paused,resources,reserved,closed,no_node,no_fit,provisioning,limit,data,policy" doc:"machine-readable reason why it is not running"`
+	Blocker  string     `json:"blocker" enum:"none,needs,backoff,paused,resources,reserved,closed,no_node,no_fit,provisioning,limit,data,secret,policy" doc:"machine-readable reason why it is not running"`
 	Sentence string     `json:"sentence" doc:"reason as a sentence"`
 	Position int        `json:"position,omitempty" doc:"position in the queue, starting at 1"`
 	Holders  []Holder   `json:"holders,omitempty" doc:"jobs that hold the resources it needs; at most 20"`
@@ -163,6 +164,11 @@ func (c *Client) Jobs(ctx context.Context, f JobFilter) (JobPage, error) {
 // Job returns all that is known about a job.
 func (c *Client) Job(ctx context.Context, j id.Job) (JobDetail, error) {
 	return get[JobDetail](ctx, c, at("jobs", string(j)), nil)
+}
+
+// JobWithEnv returns a job of the caller's own with the values of its environment variables, which Job masks.
+func (c *Client) JobWithEnv(ctx context.Context, j id.Job) (JobDetail, error) {
+	return get[JobDetail](ctx, c, at("jobs", string(j)), url.Values{"env": {"true"}})
 }
 
 // CancelJob cancels a job: its program gets SIGTERM and its grace period.

@@ -26,6 +26,7 @@ import (
 
 func (a *app) job() *cobra.Command {
 	var show forecasts.Options
+	var env bool
 	cmd := &cobra.Command{
 		Use:     "job JOB",
 		Aliases: []string{"describe", "why"},
@@ -47,7 +48,12 @@ why it is not running, which jobs hold the resources, and what would let it star
 
 			defer client.Close()
 
-			detail, err := client.Job(cmd.Context(), id.Job(args[0]))
+			read := client.Job
+			if env {
+				read = client.JobWithEnv
+			}
+
+			detail, err := read(cmd.Context(), id.Job(args[0]))
 			if err != nil {
 				return err
 			}
@@ -59,6 +65,7 @@ why it is not running, which jobs hold the resources, and what would let it star
 	}
 
 	show.Flags(cmd)
+	cmd.Flags().BoolVar(&env, "show-env", false, "show the values of env in the job file of your own job")
 	a.OutputFlag(cmd)
 
 	return cmd

@@ -30,7 +30,7 @@ type submitFlags struct {
 	detach, dryRun  bool
 	raw             bool
 	name, envFile   string
-	env             []string
+	env, include    []string
 	priority, retry int
 }
 
@@ -48,6 +48,8 @@ func (f *submitFlags) add(a *app, cmd *cobra.Command) {
 	)
 
 	flags.StringVar(&f.envFile, "env-file", "", "`file` with lines of KEY=VALUE")
+	flags.StringArrayVar(&f.include, "include", nil,
+		"upload this `file` although it is ignored or looks as if it held a secret; may be given several times")
 	flags.IntVar(&f.priority, "priority", 0, "`priority` from 0 to 100; higher starts first")
 	flags.IntVar(&f.retry, "retry", 0, "`number` of times a failed run is retried")
 	a.YesFlag(cmd)
@@ -139,7 +141,7 @@ func (a *app) doSubmit(ctx context.Context, draft *jobfile.Draft, f submitFlags)
 	}
 
 	if draft.Workdir != "" {
-		draft.Digest, err = a.upload(ctx, client, draft.Workdir)
+		draft.Digest, err = a.upload(ctx, client, draft.Workdir, f.include)
 		if err != nil {
 			return err
 		}
@@ -348,12 +350,12 @@ func (a *app) send(ctx context.Context, client *api.Client, request api.SubmitRe
 }
 
 // upload sends what the server lacks of a working directory and returns its digest.
-func (a *app) upload(ctx context.Context, client *api.Client, dir string) (string, error) {
+func (a *app) upload(ctx context.Context, client *api.Client, dir string, include []string) (string, error) {
 	bar := a.NewProgress()
 	defer bar.Done()
 
 	tree, err := workdir.Scan(ctx, dir, workdir.Options{
-		CacheDir: a.CacheDir, Clock: a.Clock,
+		CacheDir: a.CacheDir, Clock: a.Clock, Include: include,
 		Progress: func(files int, bytes int64) {
 			bar.Set("reading %s: %s, %s", dir, humanize.Count(files, "file"), humanize.Size(bytes))
 		},

@@ -26,6 +26,7 @@ type Need struct {
 	Avoid           string // nodes, joined by '|', each between bars: "|a|b|"
 	Snapshot        bool   // nodes that can save the program and restore it
 	Shared          string // nodes that see this shared file system; "" for any
+	Secrets         bool   `json:",omitempty"` // nodes whose agents pass secrets on
 	// Image is what the snapshot needs from which the program continues, or would continue if it were moved.
 	Image Image `json:",omitzero"`
 	// Owner keeps the job off nodes that are dedicated to another user; "" if the yard has no node for one user at a time.
@@ -61,6 +62,7 @@ func NeedOf(s *job.Spec, floor job.Floor, avoid []id.Node) Need {
 	}
 
 	n.Snapshot = s.Checkpoint != nil && s.Checkpoint.Snapshot
+	n.Secrets = len(s.Secrets) > 0
 
 	if len(avoid) > 0 {
 		names := make([]string, len(avoid))
@@ -77,7 +79,7 @@ func NeedOf(s *job.Spec, floor job.Floor, avoid []id.Node) Need {
 
 // Particular reports whether nodes with the same hardware may differ in whether they meet the need.
 func (n *Need) Particular() bool {
-	return n.Avoid != "" || n.Snapshot || n.Shared != "" || n.Owner != ""
+	return n.Avoid != "" || n.Snapshot || n.Shared != "" || n.Owner != "" || n.Secrets
 }
 
 // Matcher tests rooms against one need. It remembers the answer for each kind
@@ -160,6 +162,9 @@ func (m *Matcher) MatchingGPUs(r *Room) uint64 { return m.gpus(r, r.Sound) }
 // barred reports whether the node is out of the question, whatever room it has.
 func (m *Matcher) barred(r *Room) bool {
 	if m.Need.Snapshot && !r.Node.Inventory.Saves(m.Need.MaxGPUs > 0).OK {
+		return true
+	}
+	if m.Need.Secrets && !r.Node.Inventory.Secrets {
 		return true
 	}
 	if m.Need.Image != (Image{}) && m.Need.Image.Misfit(&r.Node.Inventory) != "" {

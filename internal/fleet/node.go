@@ -156,6 +156,8 @@ type Inventory struct {
 	// SingleUser says that the node runs jobs of one user at a time. The server sets it; nodes of simulations do not have
 	// it unless the scenario says so.
 	SingleUser bool `json:"single_user,omitempty"`
+	// Secrets says that its agent passes secrets on to programs. The server sets it.
+	Secrets bool `json:"secrets,omitempty"`
 	// Problem keeps new jobs off the node; nil if there is none.
 	Problem *Problem `json:"problem,omitempty"`
 	// Snapshots says which snapshots of programs the node can take; nil if its agent does not know.

@@ -14,6 +14,7 @@ type Launch struct {
 	Setup       string            `json:"setup,omitempty"`
 	Command     string            `json:"command"`
 	Env         map[string]string `json:"env,omitempty"`
+	Secrets     []string          `json:"secrets,omitempty"` // as in the job file; their values are nowhere in here
 	GPUs        []int             `json:"gpus,omitempty"`
 	Share       float64           `json:"share,omitempty"` // of its one GPU, if it is shared
 	CPUs        CPUs              `json:"cpus"`

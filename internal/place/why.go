@@ -30,13 +30,15 @@ const (
 	BlockProvisioning Blocker = "provisioning" // a node is being provisioned for it
 	BlockLimit        Blocker = "limit"        // a quota or budget is used up
 	BlockData         Blocker = "data"         // its data may not be used where it could run
+	BlockSecret       Blocker = "secret"       // a secret that it asks for is not there or cannot be decrypted
 	BlockPolicy       Blocker = "policy"       // there is room, and the policy lets it wait
 )
 
 // blockers is every blocker, in the order in which they are documented.
 var blockers = []Blocker{
 	BlockNone, BlockNeeds, BlockBackoff, BlockPaused, BlockResources, BlockReserved,
-	BlockClosed, BlockNoNode, BlockNoFit, BlockProvisioning, BlockLimit, BlockData, BlockPolicy,
+	BlockClosed, BlockNoNode, BlockNoFit, BlockProvisioning, BlockLimit, BlockData, BlockSecret,
+	BlockPolicy,
 }
 
 // Blockers lists every blocker.
@@ -62,7 +64,7 @@ func (w *Why) Outside() bool {
 	case BlockNone, BlockResources, BlockReserved, BlockPolicy:
 		return false
 	case BlockNeeds, BlockBackoff, BlockPaused, BlockClosed, BlockNoNode, BlockNoFit, BlockProvisioning, BlockLimit,
-		BlockData:
+		BlockData, BlockSecret:
 	}
 
 	return true
@@ -201,6 +203,12 @@ func explain(v *View, j *QueuedJob, verdict *Verdict) Why {
 		return unsaved(v, need)
 	case len(eligible) < need.Nodes && need.Shared != "" && couldRunUnshared(v, need):
 		return unshared(v, need)
+	case len(eligible) < need.Nodes && need.Secrets && couldRunWithoutSecrets(v, need):
+		return Why{
+			Blocker:  BlockNoFit,
+			Sentence: "needs a node whose agent passes secrets on, and the agents of those that could run it are too old",
+			Remedies: []Remedy{remedy("upgrade the agent of a node that could run the job")},
+		}
 	case len(eligible) < need.Nodes:
 		return noFit(v, m, len(eligible))
 	case len(open) < need.Nodes:
@@ -270,6 +278,12 @@ func couldRunUnsaved(v *View, need fleet.Need) bool {
 // couldRunUnshared reports whether the nodes could meet the need if they need not see a shared file system.
 func couldRunUnshared(v *View, need fleet.Need) bool {
 	need.Shared = ""
+	return couldRun(v, need)
+}
+
+// couldRunWithoutSecrets reports whether the nodes could meet the need if their agents need not pass secrets on.
+func couldRunWithoutSecrets(v *View, need fleet.Need) bool {
+	need.Secrets = false
 	return couldRun(v, need)
 }
 

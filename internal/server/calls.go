@@ -122,6 +122,11 @@ var calls = map[string]call{
 	"DELETE /api/v1/datasets/{dataset}":    may(tenant.ManageData),
 	"GET /api/v1/datasets/{dataset}/audit": may(tenant.ReadUsage), // of the owner
 
+	"GET /api/v1/secrets":                       may(tenant.ReadSecrets),
+	"PUT /api/v1/secrets/{kind}/{of}/{name}":    may(tenant.ManageSecrets),
+	"DELETE /api/v1/secrets/{kind}/{of}/{name}": may(tenant.ManageSecrets),
+	"POST /api/v1/secrets/rotate-key":           may(tenant.RotateSecrets),
+
 	"POST /agent/v1/join":              {kind: byAnyone}, // with a join token
 	"POST /agent/v1/renew":             {kind: byNode},
 	"POST /agent/v1/reports":           {kind: byNode},

@@ -158,7 +158,7 @@ func (s *Server) specOf(ctx context.Context, name id.Job) (json.RawMessage, erro
 		return nil, err
 	}
 
-	return json.Marshal(j.Spec)
+	return json.Marshal(maskEnv(j.Spec))
 }
 
 func (s *Server) followEvents(ctx context.Context, in *eventInput) (*huma.StreamResponse, error) {

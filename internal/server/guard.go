@@ -106,6 +106,9 @@ var actionPhrases = map[tenant.Action]string{
 	tenant.ReadData:      "list datasets",
 	tenant.ManageData:    "change datasets",
 	tenant.OverridePlace: "override where data may be used",
+	tenant.ReadSecrets:   "list secrets",
+	tenant.ManageSecrets: "change secrets",
+	tenant.RotateSecrets: "rotate the key of the secrets",
 }
 
 // allow answers Denied unless the caller may do this to a thing of this owner.

@@ -36,6 +36,7 @@ import (
 	"trainyard/internal/store"
 	sqlstore "trainyard/internal/store/sql"
 	"trainyard/internal/tenant"
+	"trainyard/internal/vault"
 	"trainyard/internal/yardmaster"
 )
 
@@ -166,6 +167,8 @@ func startYardOn(t testing.TB, dir string, blobs blob.Store, settings ...setting
 	y.must(err)
 	state, err := st.Load(ctx, y.clock.Now().Add(-cfg.KeepFinal))
 	y.must(err)
+	box := &vault.Vault{KMS: vault.OpenKeyFile(filepath.Join(dir, "secrets.key"), y.clock, len(state.Secrets) == 0)}
+	box.Check(ctx, state.Secrets)
 	directory := auth.NewDirectory()
 	directory.Set(state.Users, state.Tokens, state.Members)
 	core := yardmaster.New(cfg)
@@ -185,7 +188,7 @@ func startYardOn(t testing.TB, dir string, blobs blob.Store, settings ...setting
 		config,
 		Deps{Loop: y.loop, Store: y.store, Blobs: y.guard.Store(), Logbook: book, Assignments: hub, CA: ca,
 			Directory: directory, Feed: events, Clock: y.clock, Log: log, Registry: prometheus.NewRegistry(), Metrics: board,
-			Servers: func() []string { return []string{"https://yard.test"} }, Stock: y.stock.Load},
+			Servers: func() []string { return []string{"https://yard.test"} }, Stock: y.stock.Load, Vault: box},
 		"start-1",
 	)
 

@@ -236,6 +236,44 @@ type jobInput struct {
 	Job string `path:"job" maxLength:"40"`
 }
 
+type getJobInput struct {
+	Job string `path:"job" maxLength:"40"`
+	Env bool   `query:"env" doc:"show the values of env, which are masked otherwise; for the owner, with a token of scope submit"`
+}
+
+// maskedEnv stands for the value of an environment variable.
+const maskedEnv = "***"
+
+// maskEnv returns the spec of a job as others than its owner see it: people write tokens into env.
+func maskEnv(s *job.Spec) *job.Spec {
+	if s == nil || len(s.Env) == 0 {
+		return s
+	}
+
+	masked := *s
+	masked.Env = make(map[string]string, len(s.Env))
+	for name := range s.Env {
+		masked.Env[name] = maskedEnv
+	}
+
+	return &masked
+}
+
+// mayReadEnv refuses to show the values of env to anybody but the owner of the job, who could read them anyway.
+func mayReadEnv(ctx context.Context, j *job.Job) error {
+	who := callerOf(ctx)
+
+	switch {
+	case who.User != j.Owner:
+		return fault.New(fault.Denied, "not_allowed", "permission denied: only %s can read the env of job %s", j.Owner, j.ID)
+	case !who.Scope.Includes(tenant.ScopeSubmit):
+		return fault.New(fault.Denied, "not_allowed", "permission denied: a token of scope %s cannot read the env of jobs",
+			who.Scope).WithRemedy("use a token of scope %s", tenant.ScopeSubmit)
+	}
+
+	return nil
+}
+
 // readJob returns a job that the caller may see. One they may not see is not there.
 func (s *Server) readJob(ctx context.Context, name string) (job.Job, error) {
 	j, err := s.Store.Job(ctx, id.Job(name))
@@ -255,8 +293,12 @@ func allowJob(ctx context.Context, phrase string, j *job.Job) error {
 	return allowIn(ctx, phrase, tenant.ChangeJob, j.Owner, j.Project)
 }
 
-func (s *Server) getJob(ctx context.Context, in *jobInput) (*httpapi.Body[api.JobDetail], error) {
+func (s *Server) getJob(ctx context.Context, in *getJobInput) (*httpapi.Body[api.JobDetail], error) {
 	j, err := s.readJob(ctx, in.Job)
+	if err == nil && in.Env {
+		err = mayReadEnv(ctx, &j)
+	}
+
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -271,7 +313,12 @@ func (s *Server) getJob(ctx context.Context, in *jobInput) (*httpapi.Body[api.Jo
 		d.Runs[i] = toRun(&runs[i])
 	}
 
-	d.Spec, err = json.Marshal(j.Spec)
+	spec := j.Spec
+	if !in.Env {
+		spec = maskEnv(spec)
+	}
+
+	d.Spec, err = json.Marshal(spec)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

@@ -89,6 +89,11 @@ var matrix = map[string]matrixRow{
 	"get-forecast-record": {"/api/v1/forecasts", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
 	"import-history":      {"/api/v1/forecasts/history", "seconds\n10\n", "1 3333 3333 3333 3333 333y 333y 1"},
 
+	"list-secrets":      {"/api/v1/secrets", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+	"put-secret":        {"/api/v1/secrets/user/ada/KEY", `{"value":"12345678"}`, "1 3333 3yyy 3333 3333 3333 3yyy 1"},
+	"remove-secret":     {"/api/v1/secrets/user/ada/OTHER", "", "1 3333 3444 3333 3333 3333 3444 1"}, // it is not there
+	"rotate-secret-key": {"/api/v1/secrets/rotate-key", "", "1 3333 3333 3333 3333 3333 333y 1"},
+
 	"list-events":   {"/api/v1/events", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
 	"follow-events": {"/api/v1/events/follow", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
 

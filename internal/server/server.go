@@ -40,6 +40,7 @@ import (
 	"trainyard/internal/server/httpapi"
 	"trainyard/internal/server/metrics"
 	"trainyard/internal/store"
+	"trainyard/internal/vault"
 )
 
 // Config is what an operator can set, and the names of what is in use.
@@ -82,6 +83,7 @@ type Deps struct {
 	Metrics     *metrics.Collector // of the yard, for Registry; nil to show those of the server alone
 	Servers     func() []string    // addresses of all servers, the leader first
 	Stock       func() collector.Stock
+	Vault       *vault.Vault // encrypts secrets; nil for a server that does not lead
 }
 
 // Server answers HTTP.
@@ -103,6 +105,8 @@ type Server struct {
 	agents   *agentapi.Server
 	seer     *forecaster.Forecaster
 	content  *content.Content
+
+	rotation sync.Mutex // of the master key of the secrets: one at a time
 }
 
 // New returns a server; Handler is what it serves. The loop must not run yet.
@@ -164,6 +168,7 @@ func (s *Server) agentConfig(start string) agentapi.Config {
 		Reserve:     s.Reserve,
 		Allow:       func(n id.Node) bool { return s.limiter.allow("node " + string(n)) },
 		Unknown:     s.unknown,
+		Vault:       s.Vault,
 	}
 }
 
@@ -177,6 +182,7 @@ func (s *Server) routes() {
 	s.inboxRoutes()
 	s.quotaRoutes()
 	s.datasetRoutes()
+	s.secretRoutes()
 	s.usageRoutes()
 	s.savingsRoutes()
 	s.seer.Routes(forecaster.Edge{API: s.api, Security: byToken, Allow: allow, Fail: s.fail, Job: s.readJob})
@@ -252,8 +258,8 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 func describe(version string) huma.Config {
 	c := huma.DefaultConfig("Trainyard", version)
 	c.Info.Description = "HTTP API of the Trainyard server. For users: jobs, checkpoints, forecasts, nodes, offers, " +
-		"leases, quotas, datasets, usage, users, tokens, events and files. For agents: join, assignments, reports, " +
-		"metrics, output and checkpoints."
+		"leases, quotas, datasets, secrets, usage, users, tokens, events and files. For agents: join, assignments, " +
+		"reports, metrics, output and checkpoints."
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
 	c.CreateHooks = nil // no $schema links in answers
 	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)

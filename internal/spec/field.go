@@ -530,11 +530,10 @@ func careFields() []field {
 		{
 			name:    "secrets",
 			kind:    secretsKind(),
-			example: "[WANDB_API_KEY]",
+			example: "[WANDB_API_KEY, GOOGLE_APPLICATION_CREDENTIALS:file]",
 			also:    []string{"secret"},
-			doc:     "Names of stored secrets that are passed to the program as environment variables.",
-			refuse:  "stored secrets are not supported yet, and the program would not find them",
-			instead: "write env: {KEY: null} to pass a variable from your shell; its value is then kept with the job",
+			doc: "Names of stored secrets that the program gets as environment variables. KEY:file puts the value into a " +
+				"file, and its path into the variable. trainyard secrets set stores a secret.",
 		},
 	}
 }

@@ -326,8 +326,11 @@ func secretsKind() kind {
 	return listKind(
 		"a name or a list of names",
 		func(s *job.Spec) *[]string { return &s.Secrets },
-		badVariable,
-		variableSchema,
+		func(entry string) (string, string) {
+			name, _ := job.SecretName(entry)
+			return badVariable(name)
+		},
+		secretSchema,
 	)
 }
 

@@ -67,6 +67,11 @@ func variableSchema() schema {
 	return schema{"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}
 }
 
+// secretSchema is the name of a secret, with :file if the program gets it as a file.
+func secretSchema() schema {
+	return schema{"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*(:file)?$"}
+}
+
 // envSchema is a mapping of values, or a list of KEY=VALUE and KEY.
 func envSchema() schema {
 	return schema{

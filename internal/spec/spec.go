@@ -152,6 +152,7 @@ func (r *reader) job(root *yaml.Node) *draft {
 	r.late(d)
 	r.speed(d)
 	r.oom(d)
+	r.secrets(d)
 
 	if r.Len() == before {
 		r.ranges(d)
@@ -265,6 +266,34 @@ func (r *reader) oom(d *draft) {
 		s.OnOOM.MaxGPUs <= s.Resources.GPUs.Min {
 		r.Fail(n, "bad_value", "on_oom.max_gpus", fmt.Sprintf("must be more than the %d of resources.gpus, got %d",
 			s.Resources.GPUs.Min, s.OnOOM.MaxGPUs), "raise it, or remove the line")
+	}
+}
+
+// secrets refuses secrets that the program could not have, or that would not stay secret.
+func (r *reader) secrets(d *draft) {
+	s := &d.entry.Spec
+	at := d.at["secrets"]
+	seen := map[string]bool{}
+
+	for _, entry := range s.Secrets {
+		name, _ := job.SecretName(entry)
+		if _, both := s.Env[name]; both {
+			r.Fail(at, "conflict", "secrets", "must not name a variable of env, got "+yamlfile.Quote(name),
+				"remove it from env or from secrets")
+		}
+
+		if seen[name] {
+			r.Fail(at, "bad_value", "secrets", "must name each secret once, got "+yamlfile.Quote(name)+" twice",
+				"remove one of them")
+		}
+
+		seen[name] = true
+	}
+
+	if c := s.Checkpoint; c != nil && c.Snapshot && len(s.Secrets) > 0 {
+		r.Fail(at, "conflict", "secrets",
+			"must be empty for a job with checkpoint.snapshot, because a snapshot of the program would contain them",
+			"let the program save checkpoints itself, or do without the secrets")
 	}
 }
 

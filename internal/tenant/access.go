@@ -32,6 +32,9 @@ const (
 	ReadData      Action = "read_data"
 	ManageData    Action = "manage_data"
 	OverridePlace Action = "override_place" // let a job run against the rules of its data
+	ReadSecrets   Action = "read_secrets"   // their names; nobody may read a value
+	ManageSecrets Action = "manage_secrets"
+	RotateSecrets Action = "rotate_secrets" // encrypt all of them with a new master key
 )
 
 // Reach is to whose things a role may do something. Each reach includes those before it.
@@ -77,6 +80,9 @@ var rules = map[Action]Rule{
 	ReadData:      {ScopeRead, Anyones, Anyones, false, Anyones},
 	ManageData:    {ScopeSubmit, Nothing, Own, false, Own},
 	OverridePlace: {ScopeAdmin, Nothing, Nothing, false, Nothing},
+	ReadSecrets:   {ScopeRead, Own, Own, true, Own},
+	ManageSecrets: {ScopeSubmit, Nothing, Own, true, Own},
+	RotateSecrets: {ScopeAdmin, Nothing, Nothing, false, Nothing},
 }
 
 // Actions lists every action.
@@ -85,6 +91,7 @@ func Actions() []Action {
 		Identify, ReadJob, ChangeJob, SubmitJob, ReadNodes, ChangeNodes, ReadEvents, ManageUsers, ReadTokens, OwnTokens,
 		ReadProjects, ManageProjects,
 		ReadUsage, ReadOffers, ManageQuotas, ManageLeases, ReadData, ManageData, OverridePlace,
+		ReadSecrets, ManageSecrets, RotateSecrets,
 	}
 }
 

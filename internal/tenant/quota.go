@@ -154,7 +154,7 @@ type Allowance struct {
 	HeldUntil time.Time
 }
 
-// Hold is the kind of quota or budget that keeps a job out of the queue.
+// Hold is what keeps a job out of the queue: the kind of quota or budget, or a secret.
 type Hold string
 
 // The kinds of hold.
@@ -163,10 +163,11 @@ const (
 	HoldGPUHours Hold = "gpu_hours"  // GPU-hours in a period
 	HoldMoney    Hold = "money"      // money in a period
 	HoldBudget   Hold = "job_budget" // the job's own budget
+	HoldSecret   Hold = "secret"     // a secret that is not there or cannot be decrypted
 )
 
 // Holds lists the kinds of hold.
-func Holds() []Hold { return []Hold{HoldGPUs, HoldGPUHours, HoldMoney, HoldBudget} }
+func Holds() []Hold { return []Hold{HoldGPUs, HoldGPUHours, HoldMoney, HoldBudget, HoldSecret} }
 
 // Bounds names the quotas that limit the numbers of an allowance, "" where none does.
 type Bounds struct {

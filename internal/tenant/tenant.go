@@ -1,4 +1,4 @@
-// Package tenant holds the nouns user, project, token and quota.
+// Package tenant holds the nouns user, project, token, quota and secret.
 //
 // The package is pure. The yardmaster keeps users, projects and tokens and records who
 // changed them; auth checks what a caller presents against them; server asks

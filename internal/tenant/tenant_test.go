@@ -42,6 +42,9 @@ func TestMay(t *testing.T) {
 		tenant.ReadData:      {read, every, every, every},
 		tenant.ManageData:    {submit, "", "own", "own"},
 		tenant.OverridePlace: {admin, "", "", ""},
+		tenant.ReadSecrets:   {read, "own led", "own led", "own led"},
+		tenant.ManageSecrets: {submit, "", "own led", "own led"},
+		tenant.RotateSecrets: {admin, "", "", ""},
 	}
 
 	things := map[string]struct {

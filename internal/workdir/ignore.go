@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -13,6 +14,41 @@ const (
 
 	maxIgnoreFile = 1 << 20
 )
+
+// confidential are the files that usually hold keys, tokens or passwords. What is uploaded is kept on the server and
+// copied to nodes, so they are left out unless somebody wants them there.
+const confidential = `
+.env
+.env.*
+!.env.example
+!.env.sample
+!.env.template
+*.pem
+*.key
+*.p12
+*.pfx
+*.kdbx
+id_rsa
+id_dsa
+id_ecdsa
+id_ed25519
+*.token
+.netrc
+.pgpass
+.pypirc
+.npmrc
+.git-credentials
+.aws/
+.ssh/
+.gnupg/
+.kube/
+.azure/
+**/.docker/config.json
+**/.config/gcloud/
+**/.config/trainyard/
+**/huggingface/token
+**/.huggingface/token
+`
 
 // ignoreList is the rules of one folder's ignore file, on top of those of the
 // folders above it. A nil list ignores nothing.
@@ -70,6 +106,23 @@ func (l *ignoreList) ignores(name string, isDir bool) bool {
 			if l.rules[i].matches(parts, isDir) {
 				return !l.rules[i].keep
 			}
+		}
+	}
+
+	return false
+}
+
+// decides reports whether any rule says something of this path, to leave it out or to keep it.
+func (l *ignoreList) decides(name string, isDir bool) bool {
+	for ; l != nil; l = l.above {
+		inside := name
+		if l.dir != "" {
+			inside = strings.TrimPrefix(name, l.dir+"/")
+		}
+
+		parts := strings.Split(inside, "/")
+		if slices.ContainsFunc(l.rules, func(r ignoreRule) bool { return r.matches(parts, isDir) }) {
+			return true
 		}
 	}
 

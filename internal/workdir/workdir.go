@@ -44,6 +44,8 @@ type Options struct {
 	// CacheDir keeps the digests of files between scans, so that a file whose
 	// size, times and inode did not change is not read again. "" keeps none.
 	CacheDir string
+	// Include are patterns, as in an ignore file, of files that are taken whatever ignores them.
+	Include []string
 	// Clock tells when the scan happens: digests of files that changed just
 	// now are not kept, since a second change might not show in their times.
 	Clock clock.Clock
@@ -117,11 +119,14 @@ func (t *Tree) Digests() []string {
 
 // scanner is one scan under way.
 type scanner struct {
-	opts  Options
-	root  string
-	name  string // of the ignore files that count
-	cache *cache
-	tree  *Tree
+	opts Options
+	root string
+	name string // of the ignore files that count
+	// include is what is taken whatever ignores it, confidential what is left out unless an ignore file says otherwise.
+	include, confidential *ignoreList
+	left                  []string // left out because of confidential
+	cache                 *cache
+	tree                  *Tree
 }
 
 // Scan lists the folder. Folders without files are not kept, as in Git.
@@ -149,11 +154,14 @@ func Scan(ctx context.Context, root string, opts Options) (*Tree, error) {
 		s.name = ownIgnoreName
 	}
 
+	s.confidential = &ignoreList{rules: parseIgnore(confidential)}
+	s.include = &ignoreList{rules: parseIgnore(strings.Join(opts.Include, "\n"))}
 	s.cache = openCache(opts.CacheDir, real, opts.Clock.Now())
 	if err := s.folder(ctx, "", nil); err != nil {
 		return nil, err
 	}
 
+	s.noteConfidential()
 	slices.SortFunc(s.tree.Manifest.Files, func(a, b api.ManifestFile) int { return strings.Compare(a.Path, b.Path) })
 	s.tree.Digest, err = Digest(s.tree.Manifest)
 	if err != nil {
@@ -185,7 +193,7 @@ func (s *scanner) folder(ctx context.Context, dir string, rules *ignoreList) err
 
 	for _, entry := range entries {
 		name := path.Join(dir, entry.Name())
-		if entry.Name() == ".git" || rules.ignores(name, entry.IsDir()) {
+		if entry.Name() == ".git" || s.leavesOut(name, entry.IsDir(), rules) {
 			continue
 		}
 		if err := s.entry(ctx, name, entry, rules); err != nil {
@@ -194,6 +202,42 @@ func (s *scanner) folder(ctx context.Context, dir string, rules *ignoreList) err
 	}
 
 	return nil
+}
+
+// leavesOut reports whether a file or folder is not part of the tree. What is included by its name is, whatever the
+// ignore files say; they decide before the list of confidential files does.
+func (s *scanner) leavesOut(name string, isDir bool, rules *ignoreList) bool {
+	if s.include.decides(name, isDir) {
+		return false
+	}
+	if rules.decides(name, isDir) {
+		return rules.ignores(name, isDir)
+	}
+
+	if !s.confidential.ignores(name, isDir) {
+		return false
+	}
+
+	s.left = append(s.left, name)
+
+	return true
+}
+
+// noteConfidential says what was left out because it looks as if it held a secret, and how it is taken.
+func (s *scanner) noteConfidential() {
+	if len(s.left) == 0 {
+		return
+	}
+
+	const most = 5
+	names := strings.Join(s.left[:min(len(s.left), most)], ", ")
+	if more := len(s.left) - most; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+
+	s.tree.Notes = append(s.tree.Notes, fmt.Sprintf("left out because they may hold secrets: %s (store secrets with "+
+		"trainyard secrets set; to upload a file or folder all the same use --include NAME, or a line !NAME in %s)",
+		names, ownIgnoreName))
 }
 
 func (s *scanner) entry(ctx context.Context, name string, entry fs.DirEntry, rules *ignoreList) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -110,6 +111,63 @@ func TestScanListsFiles(t *testing.T) {
 
 			if diff := cmp.Diff(tt.want, paths(tree.Manifest)); diff != "" {
 				t.Errorf("paths (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFilesThatMayHoldSecretsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{
+		"train.py": "1", ".env": "1", "sub/.env.local": "1", ".env.example": "1", "keys/id_rsa": "1", "keys/id_rsa.pub": "1",
+		"keys/server.pem": "1", ".aws/credentials": "1", ".netrc": "1", "home/.docker/config.json": "1", "tokens.py": "1",
+		"api.token": "1", ".huggingface/token": "1",
+	}
+
+	for name, test := range map[string]struct {
+		ignore  string
+		include []string
+		want    string
+		note    string
+	}{
+		"by default": {
+			want: ".env.example keys/id_rsa.pub tokens.py train.py",
+			note: "left out because they may hold secrets: .aws, .env, .huggingface/token, .netrc, api.token and 4 more",
+		},
+		"unless they are included": {
+			include: []string{".env", "keys/*.pem"},
+			want:    ".env .env.example keys/id_rsa.pub keys/server.pem tokens.py train.py",
+			note:    "left out because they may hold secrets: .aws, .huggingface/token, .netrc, api.token, home/.docker/config.json and 2 more",
+		},
+		"unless the ignore file says otherwise": {
+			ignore: "!.env\n!.aws\nkeys\nhome\n.huggingface\n*.token\n",
+			want:   ".aws/credentials .env .env.example .trainyardignore tokens.py train.py",
+			note:   "left out because they may hold secrets: .netrc, sub/.env.local",
+		},
+		"included although it is ignored": {
+			ignore: "*\n", include: []string{".env"}, want: ".env",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			folder := maps.Clone(files)
+			if test.ignore != "" {
+				folder[".trainyardignore"] = test.ignore
+			}
+
+			tree, err := workdir.Scan(t.Context(), build(t, folder), workdir.Options{Include: test.include})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if got := strings.Join(paths(tree.Manifest), " "); got != test.want {
+				t.Errorf("uploaded %s\nwant     %s", got, test.want)
+			}
+
+			note := strings.Join(tree.Notes, "\n")
+			if !strings.HasPrefix(note, test.note) || test.note == "" && note != "" ||
+				test.note != "" && !strings.Contains(note, "--include NAME") {
+				t.Errorf("note %q, want %q", note, test.note)
 			}
 		})
 	}

@@ -22,6 +22,7 @@ func (y *Yard) Load(now time.Time, s State) {
 	y.feed.Load(s.LastEvent)
 	y.data.Load(&s)
 	y.checkpoints.Load(&s)
+	y.secrets.Load(&s)
 	y.must(y.ledger.Load(s.Ledger))
 	y.must(y.loadQuotas(&s))
 	y.leases.Load(y.now, &s)

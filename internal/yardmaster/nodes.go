@@ -101,6 +101,7 @@ type NodeReport struct {
 	Marks     bool           // its agent knows the UIDs of runs
 	Restores  bool           // its agent restores checkpoints that other nodes wrote
 	Suspends  bool           // its agent suspends programs in place
+	Secrets   bool           // its agent passes secrets on to programs
 	Seen      Seen           // of the yard's history
 	SetAside  []SetAsideRun  // since its last report
 	Reclaim   *time.Duration // until its provider takes the machine back; nil if no notice was given
@@ -132,7 +133,7 @@ func (m NodeReport) handle(y *Yard) (any, error) {
 
 	y.nodes.Show(y.now, n, m.Certificate)
 	y.nodes.Report(y.now, n, m.Foreign, m.Inventory)
-	y.nodes.SetAbilities(n, m.Restores, m.Suspends)
+	y.nodes.SetAbilities(n, nodes.Abilities{Restores: m.Restores, Suspends: m.Suspends, Secrets: m.Secrets})
 
 	y.checkHistory(&m)
 

@@ -165,9 +165,9 @@ func (y *Yard) start(s *place.Start) {
 	switch {
 	case ok && r.item == s.Item && r.State.Waiting():
 		s = y.withinQuota(r, s)
-		if h := y.quotaReached(r, s.GPUs()); h.reason != "" {
+		if h := y.heldBack(r, s.GPUs()); h.reason != "" {
 			y.dequeue(r)
-			y.holdForQuota(r, h)
+			y.holdJob(r, h)
 			y.holds++
 			y.planDue = true
 

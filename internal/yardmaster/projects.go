@@ -27,7 +27,12 @@ func (m PutProject) handle(y *Yard) (any, error) {
 			WithRemedy("remove the quota first: trainyard quota remove project/%s", m.Project)
 	}
 
-	return answer(y.people.RemoveProject(y.now, m.Project, m.By))
+	gone, err := y.people.RemoveProject(y.now, m.Project, m.By)
+	if err == nil {
+		y.removeSecretsOf(m.Project, m.By)
+	}
+
+	return answer(gone, err)
 }
 
 // PutMember adds a user to a project or removes them. The answer is the membership.

@@ -11,8 +11,8 @@ import (
 // defaultDuration is assumed for the fair-share charge of a job of unknown duration.
 const defaultDuration = time.Hour
 
-// enqueue queues a job, or holds it back if a quota does not allow it. One that is queued for the first time gets as
-// much memory as jobs like it need.
+// enqueue queues a job, or holds it back if a quota does not allow it or a secret is missing. One that is queued for
+// the first time gets as much memory as jobs like it need.
 func (y *Yard) enqueue(r *jobRecord) {
 	if r.item == nil && y.expectMemory(r) {
 		y.changedJob(r)
@@ -30,15 +30,15 @@ func (y *Yard) enqueueSince(r *jobRecord, since time.Time) {
 	need := y.describeItem(r)
 	r.entry.Since = since
 
-	if h := y.quotaReached(r, need.GPUs*need.Nodes); h.reason != "" {
-		y.holdForQuota(r, h)
+	if h := y.heldBack(r, need.GPUs*need.Nodes); h.reason != "" {
+		y.holdJob(r, h)
 		return
 	}
 
 	y.addToQueue(r, need)
 }
 
-// addToQueue queues a job that no quota holds back and that was described as an item.
+// addToQueue queues a job that nothing holds back and that was described as an item.
 func (y *Yard) addToQueue(r *jobRecord, need fleet.Need) {
 	r.item = r.entry
 	y.queue.Add(r.item, need)

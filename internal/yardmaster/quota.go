@@ -139,9 +139,9 @@ func provisionQuotaReached(allowance tenant.Allowance, h *place.Provision) strin
 	return ""
 }
 
-// holdForQuota keeps a job out of the queue until its owner may use more. Held jobs are in
+// holdJob keeps a job out of the queue until its owner may use more, or its secrets are there. Held jobs are in
 // y.heldJobs, from where requeueHeld takes them.
-func (y *Yard) holdForQuota(r *jobRecord, h hold) {
+func (y *Yard) holdJob(r *jobRecord, h hold) {
 	number, _ := r.ID.Number()
 	y.heldJobs.Put(queuePayer(r), number)
 
@@ -187,7 +187,7 @@ func (y *Yard) holdExceeding() {
 		// What is kept for the job itself is left to it.
 		if h := y.quotaReached(r, y.minGPUs(r)); h.kind == tenant.HoldGPUs {
 			y.dequeue(r)
-			y.holdForQuota(r, h)
+			y.holdJob(r, h)
 			y.holds++
 		}
 	}
@@ -216,8 +216,8 @@ func (y *Yard) requeueHeld() {
 			r := y.jobs[id.NewJob(number)]
 
 			gpus := y.minGPUs(r)
-			if h := y.quotaReached(r, gpus); h.reason != "" {
-				y.holdForQuota(r, h)
+			if h := y.heldBack(r, gpus); h.reason != "" {
+				y.holdJob(r, h)
 				if y.standsAlone(r, h, gpus) {
 					continue
 				}
@@ -240,14 +240,15 @@ func (y *Yard) minGPUs(r *jobRecord) int {
 }
 
 // standsAlone reports whether a job is held by something that the end of other jobs does not change:
-// its own budget, or a quota that is smaller than what it needs.
+// its own budget, a secret, or a quota that is smaller than what it needs.
 func (y *Yard) standsAlone(r *jobRecord, h hold, gpus int) bool {
-	return h.kind == tenant.HoldBudget || h.kind == tenant.HoldGPUs && gpus > y.quotas.MaxGPUs(r.payer())
+	return h.kind == tenant.HoldBudget || h.kind == tenant.HoldSecret ||
+		h.kind == tenant.HoldGPUs && gpus > y.quotas.MaxGPUs(r.payer())
 }
 
-// explainHold says what holds a job now: a quota, or a job before it that is held by the same one.
+// explainHold says what holds a job now: a secret, a quota, or a job before it that is held by the same one.
 func (y *Yard) explainHold(r *jobRecord) place.Why {
-	h := y.quotaReached(r, y.minGPUs(r))
+	h := y.heldBack(r, y.minGPUs(r))
 	if h.reason != "" {
 		return h.why()
 	}
@@ -260,7 +261,7 @@ func (y *Yard) explainHold(r *jobRecord) place.Why {
 		}
 
 		gpus := y.minGPUs(before)
-		if b := y.quotaReached(before, gpus); b.reason != "" && !y.standsAlone(before, b, gpus) {
+		if b := y.heldBack(before, gpus); b.reason != "" && !y.standsAlone(before, b, gpus) {
 			b.reason = fmt.Sprintf("%s was submitted before it and is held: %s", before.ID, b.reason)
 			return b.why()
 		}

@@ -78,6 +78,9 @@ func (y *Yard) Rehearse(now time.Time, owner id.User, file []Candidate) (*Rehear
 		if _, err := y.data.PlaceOf(c.Spec.Place, c.Spec.Data); err != nil {
 			return nil, err
 		}
+		if err := y.checkSecrets(r); err != nil {
+			return nil, err
+		}
 		if err := y.checkPossible(r); err != nil {
 			return nil, err
 		}
@@ -114,7 +117,7 @@ func (y *Yard) rehearse(v *place.View, r *jobRecord) rehearsedJob {
 		return out
 	}
 
-	if held := y.quotaReached(r, need.GPUs*need.Nodes); held.reason != "" {
+	if held := y.heldBack(r, need.GPUs*need.Nodes); held.reason != "" {
 		out.why = held.why()
 		return out
 	}

@@ -92,6 +92,9 @@ func (m Submit) handle(y *Yard) (any, error) {
 		if _, err := y.data.PlaceOf(nj.Spec.Place, nj.Spec.Data); err != nil {
 			return nil, err
 		}
+		if err := y.checkSecrets(r); err != nil {
+			return nil, err
+		}
 		if err := y.checkPossible(r); err != nil {
 			return nil, err
 		}

@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/place"
 	"trainyard/internal/provision"
 	"trainyard/internal/queue"
+	"trainyard/internal/tenant"
 )
 
 // WhyReport is why a job is queued, with its position in the queue.
@@ -168,7 +169,12 @@ func startNodes(s *place.Start) string {
 
 // why says what holds a job.
 func (h *hold) why() place.Why {
-	return place.Why{Blocker: place.BlockLimit, Sentence: h.reason, NotBefore: h.until}
+	blocker := place.BlockLimit
+	if h.kind == tenant.HoldSecret {
+		blocker = place.BlockSecret
+	}
+
+	return place.Why{Blocker: blocker, Sentence: h.reason, NotBefore: h.until}
 }
 
 // provisioning says that a job waits for nodes that are being provisioned, and when they are

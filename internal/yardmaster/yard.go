@@ -8,10 +8,10 @@
 // place.go, launch.go, watch.go, finish.go, retry.go. Quotas are checked in quota.go
 // and usage is metered in ledger.go.
 //
-// Jobs and their runs are kept here; nodes, people, leases, datasets and checkpoints by the packages
+// Jobs and their runs are kept here; nodes, people, leases, datasets, checkpoints and secrets by the packages
 // below this one, usage by package ledger and limits by package quota. They know nothing of the life
-// of a job: nodes.go, users.go, leases.go, data.go, checkpoints.go, ledger.go and quota.go connect them to it.
-// All of them put their changes into one batch.
+// of a job: nodes.go, users.go, leases.go, data.go, checkpoints.go, secrets.go, ledger.go and quota.go
+// connect them to it. All of them put their changes into one batch.
 package yardmaster
 
 import (
@@ -36,6 +36,7 @@ import (
 	"trainyard/internal/yardmaster/leases"
 	"trainyard/internal/yardmaster/nodes"
 	"trainyard/internal/yardmaster/people"
+	"trainyard/internal/yardmaster/secrets"
 	"trainyard/internal/yardmaster/timers"
 )
 
@@ -92,7 +93,7 @@ func Defaults(p place.Policy) Config {
 }
 
 // Yard is the state of the yard. Jobs and their runs are its own; it has a part each for
-// nodes, people, the ledger, quotas, leases, datasets and checkpoints.
+// nodes, people, the ledger, quotas, leases, datasets, checkpoints and secrets.
 type Yard struct {
 	cfg    Config
 	now    time.Time // of the message being handled; never goes back
@@ -108,6 +109,7 @@ type Yard struct {
 	leases      *leases.Leases
 	data        *datasets.Datasets
 	checkpoints *checkpoints.Catalogue
+	secrets     *secrets.Secrets
 	orders      *batch.Orders
 
 	queue       *queue.Queue
@@ -147,7 +149,7 @@ type Yard struct {
 
 	changedMeters map[id.Node]bool // nodes whose meters have to be updated
 	budgets       int              // jobs with a budget of their own that have not ended
-	heldJobs      queue.HeldJobs   // jobs that a quota keeps out of the queue
+	heldJobs      queue.HeldJobs   // jobs that a quota or a secret keeps out of the queue
 	quotaCheck    *timers.Timer    // of watchQuotas
 	quotaCheckAt  time.Time        // when that is due; zero if none is
 	changedQuotas []tenant.Quota
@@ -188,7 +190,7 @@ type jobRecord struct {
 	run          *runRecord  // live run, nil if none
 	running      *place.Running
 	promise      *promise // start that waits for its GPUs, nil if none
-	hold         hold     // the quota that keeps it out of the queue; zero if none does
+	hold         hold     // what keeps it out of the queue; zero if nothing does
 	outlook      *job.Outlook
 	observed     *observedRecord   // nil if nothing was learned of it yet
 	text         job.Bytes         // of its spec as it was submitted
@@ -251,6 +253,7 @@ func New(cfg Config) *Yard {
 	y.people = people.New(&y.feed)
 	y.data = datasets.New(cfg.Network, &y.feed, y.people.Member)
 	y.checkpoints = checkpoints.New(&y.feed)
+	y.secrets = secrets.New(&y.feed)
 	y.nodes = nodes.New(cfg.Patience, &y.feed, &y.timers,
 		nodes.Watcher{Changed: y.nodeChanged, Lost: y.lose})
 	y.nodes.TrustInventory = cfg.TrustInventory
@@ -335,6 +338,7 @@ func (y *Yard) TakeInto(b *Batch) {
 	y.leases.Take(b)
 	y.data.Take(b)
 	y.checkpoints.Take(b)
+	y.secrets.Take(b)
 	y.orders.Take(b)
 	y.feed.Take(b)
 	y.takeMemory(b)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/job"
 )
 
 // SDKVar is the variable with the path of the Python SDK's wheel, if the agent offers one. The wheel is
@@ -29,6 +30,12 @@ func environment(base map[string]string, rec *rundir.Record, data string) []stri
 
 	maps.Copy(env, s.ExtraEnv)
 	maps.Copy(env, s.Launch.Env)
+
+	for _, entry := range s.Launch.Secrets { // the supervisor puts the values in
+		name, _ := job.SecretName(entry)
+		env[name] = rundir.SecretMark
+	}
+
 	maps.Copy(env, rankEnv(rec, data))
 	maps.Copy(env, distributedEnv(s.Rank, max(1, len(s.DeviceNames())), s.Launch.Nodes, s.Launch.MasterPort))
 

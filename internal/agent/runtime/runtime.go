@@ -18,6 +18,7 @@ import (
 	"trainyard/internal/agent/runtime/cgroup"
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/agent/sandbox"
+	"trainyard/internal/api"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -107,6 +108,7 @@ type rank struct {
 	monitored bool               // a goroutine monitors it
 	abort     context.CancelFunc // cancels its preparation; nil if it is not being prepared
 	outlived  bool               // its contact lease expired before a supervisor took it
+	secrets   []api.SecretValue  // until its supervisor has them
 }
 
 // New opens a data directory and creates it if it does not exist. It fails if another agent uses

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,10 +13,13 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/agent/snapshot"
+	"trainyard/internal/api"
 	"trainyard/internal/atomicfile"
 	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
@@ -70,6 +74,7 @@ func (r *Runtime) Start(ctx context.Context, s rundir.Spec) error {
 		return nil
 	}
 
+	rk.secrets = s.Secrets
 	rk.monitored = true
 	prep, abort := context.WithCancel(r.ctx) //nolint:gosec // begin calls it
 	rk.abort = abort
@@ -112,6 +117,11 @@ func (r *Runtime) check(s rundir.Spec) error {
 		}
 	}
 
+	if len(s.Secrets) != len(s.Launch.Secrets) {
+		return fault.New(fault.Invalid, "no_secrets", "the launch names %d secrets, and %d were sent with it",
+			len(s.Launch.Secrets), len(s.Secrets))
+	}
+
 	if strings.ContainsRune(s.Launch.Command+s.Launch.Setup, 0) {
 		return fault.New(fault.Invalid, "bad_script", "scripts must not contain NUL bytes")
 	}
@@ -145,6 +155,7 @@ func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 		return nil, err
 	}
 
+	s.Secrets = nil // they are kept apart, until the supervisor has them
 	rk.rec = rundir.Record{
 		Spec: s, Setup: plan, Limits: r.limits, Python: r.opt.Python, User: user, MaxPIDs: r.opt.MaxPIDs,
 		MaxDisk: r.opt.MaxDisk,
@@ -368,14 +379,60 @@ func (r *Runtime) olderThan(s rundir.Spec) []rundir.Spec {
 	return older
 }
 
-// spawn starts the supervisor in its own session, so that it outlives the agent.
+// spawn starts the supervisor in its own session, so that it outlives the agent, and passes it the secrets of the rank.
+// If the agent dies before it has done that, the next agent process gets them from the server again.
 func (r *Runtime) spawn(rk *rank) (*exec.Cmd, error) {
-	cmd, err := r.startDetached(rk, rundir.Subcommand, rk.dir)
+	r.mu.Lock()
+	secrets := rk.secrets
+	rk.secrets = nil
+	r.mu.Unlock()
+
+	input, err := secretInput(secrets)
+	if err != nil {
+		return nil, fmt.Errorf("pass secrets to the supervisor: %w", err)
+	}
+
+	if input != nil {
+		defer func() { _ = input.Close() }()
+	}
+
+	cmd, err := r.startDetached(rk, input, rundir.Subcommand, rk.dir)
 	if err != nil {
 		return nil, fmt.Errorf("start the supervisor: %w", err)
 	}
 
 	return cmd, nil
+}
+
+// secretInput returns secrets as a file in memory, nil if there are none. It has no name, and unlike a pipe it takes all
+// at once.
+func secretInput(secrets []api.SecretValue) (*os.File, error) {
+	if len(secrets) == 0 {
+		return nil, nil
+	}
+
+	text, err := json.Marshal(secrets)
+	if err != nil {
+		return nil, err
+	}
+
+	fd, err := unix.MemfdCreate("secrets", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+
+	f := os.NewFile(uintptr(fd), "secrets")
+
+	_, err = f.Write(text)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+
+	return f, nil
 }
 
 // startWatcher starts the watcher of a rank that has this supervisor. It ends at once if the rank has one already.
@@ -387,7 +444,7 @@ func (r *Runtime) startWatcher(rk *rank, pid int) {
 	}
 
 	r.tasks.Go(func() {
-		cmd, err := r.startDetached(rk, rundir.WatchSubcommand, rk.dir,
+		cmd, err := r.startDetached(rk, nil, rundir.WatchSubcommand, rk.dir,
 			strconv.Itoa(supervisor.PID), strconv.FormatUint(supervisor.Started, 10))
 		if err == nil && r.awaitExit(cmd.Process.Pid) {
 			err = cmd.Wait()
@@ -400,8 +457,9 @@ func (r *Runtime) startWatcher(rk *rank, pid int) {
 	})
 }
 
-// startDetached starts this binary with a hidden subcommand, in its own session. It outlives the agent.
-func (r *Runtime) startDetached(rk *rank, args ...string) (*exec.Cmd, error) {
+// startDetached starts this binary with a hidden subcommand, in its own session. It reads input, or nothing if that is
+// nil. It outlives the agent.
+func (r *Runtime) startDetached(rk *rank, input *os.File, args ...string) (*exec.Cmd, error) {
 	log, err := os.OpenFile(filepath.Join(rk.dir, rundir.SupervisorLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
@@ -412,6 +470,10 @@ func (r *Runtime) startDetached(rk *rank, args ...string) (*exec.Cmd, error) {
 	// No context bounds it, because it outlives the agent.
 	cmd := exec.CommandContext(context.Background(), r.opt.Exe, args...)
 	cmd.Args[0] = "trainyard"
+	if input != nil {
+		cmd.Stdin = input
+	}
+
 	cmd.Dir, cmd.Stdout, cmd.Stderr = rk.dir, log, log
 	cmd.Env = []string{"PATH=" + r.base["PATH"], "GOMAXPROCS=2"} // it has little to do
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

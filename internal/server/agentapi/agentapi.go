@@ -28,6 +28,7 @@ import (
 	"trainyard/internal/server/content"
 	"trainyard/internal/server/httpapi"
 	"trainyard/internal/store"
+	"trainyard/internal/vault"
 	"trainyard/internal/yardmaster"
 )
 
@@ -80,6 +81,7 @@ type Config struct {
 	Standby   bool // whether another server may lead the yard
 	HasShared bool // whether shared file systems are declared
 	Servers   func() []string
+	Vault     *vault.Vault // decrypts the secrets of runs
 }
 
 // Server answers agents.

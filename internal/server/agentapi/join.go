@@ -38,6 +38,7 @@ func (s *Server) join(ctx context.Context, in *httpapi.Body[api.JoinRequest]) (*
 	in.Body.Inventory.Restores = in.Body.Capability >= restoresCapability
 	in.Body.Inventory.Suspends = in.Body.Capability >= suspendsCapability
 	in.Body.Inventory.SingleUser = in.Body.Inventory.RequiresSingleUser()
+	in.Body.Inventory.Secrets = in.Body.Capability >= secretsCapability
 	name := nodeName(in.Body.Name)
 
 	// What the CA will not sign must not cost a use of the token, so it is tried first.

@@ -126,7 +126,12 @@ func (s *Server) assignments(ctx context.Context, _ *struct{}) (*huma.StreamResp
 			}
 
 			orders, generation, changed := s.Assignments.Desired(who.node)
-			if !out.Send(strconv.FormatUint(generation, 10), "", s.toAssignments(orders, generation)) {
+			list := s.toAssignments(orders, generation)
+			if err := s.addSecrets(req.Context(), list.Runs); err != nil {
+				out.Send("", "error", httpapi.ToProblem(err))
+				return
+			}
+			if !out.Send(strconv.FormatUint(generation, 10), "", list) {
 				return
 			}
 			if !httpapi.WaitAny(req.Context(), out, []<-chan struct{}{changed, other}) {
@@ -212,6 +217,9 @@ const maxReclaimLeft = int64(24 * time.Hour / time.Second)
 // suspendsCapability is that of the first agents that suspend programs in place.
 const suspendsCapability = 9
 
+// secretsCapability is that of the first agents that pass secrets on to programs.
+const secretsCapability = 11
+
 func fromReport(who *caller, address string, r *api.Report) yardmaster.NodeReport {
 	out := yardmaster.NodeReport{
 		Node:      who.node,
@@ -223,6 +231,7 @@ func fromReport(who *caller, address string, r *api.Report) yardmaster.NodeRepor
 		Marks:     r.Capability >= marksCapability,
 		Restores:  r.Capability >= restoresCapability,
 		Suspends:  r.Capability >= suspendsCapability,
+		Secrets:   r.Capability >= secretsCapability,
 
 		Certificate: who.shown,
 		Address:     address,
@@ -231,6 +240,7 @@ func fromReport(who *caller, address string, r *api.Report) yardmaster.NodeRepor
 	if out.Inventory != nil {
 		out.Inventory.Restores, out.Inventory.Suspends = out.Restores, out.Suspends
 		out.Inventory.SingleUser = out.Inventory.RequiresSingleUser()
+		out.Inventory.Secrets = out.Secrets
 	}
 
 	if r.Seen != nil {

@@ -306,6 +306,8 @@ func jobOf(d *api.JobDetail) (job.Job, error) {
 		return j, fmt.Errorf("read the spec of job %s: %w", d.ID, err)
 	}
 
+	j.Spec.Secrets = nil // nobody has them here
+
 	return j, nil
 }
 

@@ -82,6 +82,16 @@ func foldLedger(batches []*yardmaster.Batch) (ledgerChanges, error) {
 			put(memberKind, string(m.Project)+"/"+string(m.User), m.Seq, m)
 		}
 
+		for i := range b.Secrets {
+			s := &b.Secrets[i]
+			if s.Removed {
+				remove(secretKind, s.Path())
+				continue
+			}
+
+			put(secretKind, s.Path(), s.Seq, s)
+		}
+
 		for _, s := range b.Shares {
 			put(shareKind, string(s.Project), s.Seq, s)
 		}
@@ -231,6 +241,8 @@ func loadRecord(state *yardmaster.State, r *record) error {
 		return appendDoc(&state.Observed, r)
 	case shortageKind:
 		return appendDoc(&state.Shortages, r)
+	case secretKind:
+		return appendDoc(&state.Secrets, r)
 	}
 
 	return fmt.Errorf("unknown ledger document %q", r.kind)
@@ -239,7 +251,7 @@ func loadRecord(state *yardmaster.State, r *record) error {
 // document is what is stored as one JSON text.
 type document interface {
 	dataset.Dataset | tenant.Quota | tenant.Project | tenant.Member | ledger.State | ledger.JobDecisions |
-		quota.Usage | quota.Notice | queue.Share | job.Observed | job.Shortage
+		quota.Usage | quota.Notice | queue.Share | job.Observed | job.Shortage | tenant.Secret
 }
 
 func appendDoc[T document](list *[]T, r *record) error {

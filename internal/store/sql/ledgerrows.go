@@ -206,6 +206,8 @@ const (
 	observedKind = "observed"
 	// shortageKind is what was learned of the memory that jobs of a kind need.
 	shortageKind = "shortage"
+	// secretKind is a secret of a user or project, encrypted.
+	secretKind = "secret"
 )
 
 // No guard: most of these records have no sequence number, and the single writer writes them in

@@ -55,6 +55,8 @@ func (f *filler) fill(v reflect.Value) {
 		v.SetInt(int64(f.n))
 	case reflect.Uint64:
 		v.SetUint(uint64(f.n))
+	case reflect.Uint8:
+		v.SetUint(uint64(f.n % 251))
 	case reflect.Float64:
 		v.SetFloat(float64(f.n) + 0.1)
 	case reflect.Pointer:
@@ -103,6 +105,14 @@ func sampleJob(n uint64, state job.State) job.Job {
 	j.Spec = j.Amended.Apply(j.Spec)
 
 	return j
+}
+
+func sampleSecret(name string, n int) tenant.Secret {
+	s := full[tenant.Secret](n)
+	s.Name, s.Subject = name, tenant.Subject{User: "ada"}
+	s.Removed, s.Problem = false, ""
+
+	return s
 }
 
 func sampleRun(j id.Job, epoch int, state job.RunState, nodes ...id.Node) job.Run {

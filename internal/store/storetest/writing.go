@@ -84,6 +84,21 @@ func replacesAgents(h *harness) {
 	h.same("agents", h.load(s, time.Time{}).Agents, []fleet.Agent{agent("a", 4), agent("b", 5)})
 }
 
+// removesSecrets checks that a secret that was removed is gone, and that one that is set again is there.
+func removesSecrets(h *harness) {
+	gone := sampleSecret("GONE", 1)
+	gone.Removed = true
+
+	s := h.with(
+		&yardmaster.Batch{Secrets: []tenant.Secret{sampleSecret("GONE", 1), sampleSecret("KEPT", 2), sampleSecret("AGAIN", 3)}},
+		&yardmaster.Batch{Secrets: []tenant.Secret{gone}},
+	)
+	again := sampleSecret("AGAIN", 3)
+	again.Removed = true
+	h.must(s.Commit(h.context(), &yardmaster.Batch{Secrets: []tenant.Secret{again, sampleSecret("AGAIN", 4)}}))
+	h.same("secrets", h.load(s, time.Time{}).Secrets, []tenant.Secret{sampleSecret("AGAIN", 4), sampleSecret("KEPT", 2)})
+}
+
 func writing() []contract {
 	return []contract{
 		{"what was committed comes back in every field", keepsEveryField},
@@ -95,6 +110,7 @@ func writing() []contract {
 		{"orders stay open until they are closed", closesOrders},
 		{"what is forgotten is gone", forgets},
 		{"a node has the agent that was admitted last", replacesAgents},
+		{"a secret that was removed is gone", removesSecrets},
 		{"many rows go into one commit", commitsMany},
 		{"invalid UTF-8 does not stop a commit", keepsStrangeText},
 		{"what cannot be stored is an error and leaves nothing behind", refusesBadValues},
@@ -134,6 +150,7 @@ func everything() *yardmaster.Batch {
 		Notices:     []quota.Notice{full[quota.Notice](1)},
 
 		Questions: []inbox.Question{sampleQuestion("j7", 2, inbox.Open)},
+		Secrets:   []tenant.Secret{sampleSecret("KEY", 1)},
 	}
 }
 
@@ -163,6 +180,7 @@ func (h *harness) holds(s store.Store, b *yardmaster.Batch) {
 	h.same("totals", state.Usage, b.Usage)
 	h.same("notices", state.Notices, b.Notices)
 	h.same("questions", state.Questions, b.Questions)
+	h.same("secrets", state.Secrets, b.Secrets)
 	h.same("postings", h.postings(s, time.Time{}, time.Time{}), b.Ledger.Postings)
 	savings, err := s.Savings(h.context(), time.Time{}, time.Time{})
 	h.must(err)

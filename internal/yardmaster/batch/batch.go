@@ -56,6 +56,7 @@ type Batch struct {
 	ShortagesForgotten []string
 	Incarnations       []Incarnation // that began, or settled
 	Questions          []inbox.Question
+	Secrets            []tenant.Secret
 }
 
 // Empty reports whether there is nothing to commit.
@@ -63,7 +64,7 @@ func (b *Batch) Empty() bool {
 	return len(b.Jobs)+len(b.Runs)+len(b.Nodes)+len(b.Agents)+len(b.Users)+len(b.Tokens)+len(b.Events)+
 		len(b.Orders)+len(b.Closed)+len(b.Leases)+len(b.Quotas)+len(b.Datasets)+len(b.Uses)+len(b.Shares)+
 		len(b.Usage)+len(b.Notices)+len(b.Past)+len(b.Observed)+len(b.Shortages)+len(b.Checkpoints)+
-		len(b.Projects)+len(b.Members)+
+		len(b.Projects)+len(b.Members)+len(b.Secrets)+
 		len(b.PastForgotten)+len(b.ObservedForgotten)+len(b.ShortagesForgotten)+len(b.Incarnations)+len(b.Questions) == 0 &&
 		b.Ledger.Empty()
 }
@@ -154,6 +155,7 @@ type State struct {
 	Ledger      ledger.Stored
 	// Questions are those that are open.
 	Questions []inbox.Question
+	Secrets   []tenant.Secret
 	// Needs holds the states of final jobs that waiting jobs need.
 	Needs map[id.Job]job.State
 	// LastJob, LastEvent and LastLease are the greatest numbers ever used.

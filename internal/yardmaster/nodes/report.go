@@ -30,11 +30,18 @@ func (r *Nodes) Report(now time.Time, n *Node, foreign []int, found *fleet.Inven
 	}
 }
 
-// SetAbilities records whether a node's agent can restore checkpoints of other nodes and suspend programs: an
-// agent says so in every report, its inventory comes only after a change.
-func (r *Nodes) SetAbilities(n *Node, restores, suspends bool) {
-	if n.Inventory.Restores != restores || n.Inventory.Suspends != suspends {
-		n.Inventory.Restores, n.Inventory.Suspends = restores, suspends
+// Abilities is what a node's agent can do that those of earlier versions could not.
+type Abilities struct {
+	Restores bool // checkpoints that other nodes wrote
+	Suspends bool // programs in place
+	Secrets  bool // are passed on to programs
+}
+
+// SetAbilities records what a node's agent can do: it says so in every report, its inventory comes only after a change.
+func (r *Nodes) SetAbilities(n *Node, can Abilities) {
+	inv := &n.Inventory
+	if (Abilities{inv.Restores, inv.Suspends, inv.Secrets}) != can {
+		inv.Restores, inv.Suspends, inv.Secrets = can.Restores, can.Suspends, can.Secrets
 		r.change(n)
 	}
 }
@@ -103,7 +110,7 @@ func sameInventory(a, b *fleet.Inventory) bool {
 	return x.Address == z.Address && x.OS == z.OS && x.Kernel == z.Kernel && x.Arch == z.Arch && x.Version == z.Version &&
 		x.CPUs == z.CPUs && x.Memory == z.Memory && x.Limits == z.Limits && slices.Equal(a.GPUs, b.GPUs) &&
 		x.Isolation == z.Isolation && x.MixUsers == z.MixUsers && x.SingleUser == z.SingleUser &&
-		x.Restores == z.Restores && x.Suspends == z.Suspends && same(x.Problem, z.Problem) &&
+		x.Restores == z.Restores && x.Suspends == z.Suspends && x.Secrets == z.Secrets && same(x.Problem, z.Problem) &&
 		slices.Equal(x.Shared, z.Shared) && same(x.Snapshots, z.Snapshots)
 }
 

@@ -17,6 +17,7 @@
 //	    supervisor.log       the supervisor's own log, and the watcher's
 //	    progress.json        TRAINYARD_PROGRESS; progress that the program reports
 //	    metrics.jsonl        TRAINYARD_METRICS_FILE; metrics that the SDK writes
+//	    secrets/             secrets that the program gets as files, while it runs
 //	    work/                the working directory
 //	    home/ tmp/ report/ requests/ drafts/   if the program runs as a user of its own; report/ has
 //	                         progress.json and metrics.jsonl then, and requests/ save-request
@@ -25,6 +26,8 @@
 //	<data>/checkpoint-owners/<job>  the UID of the job whose checkpoints they are
 //	<data>/setups/<key>/     a cached set-up
 //	<data>/set-aside/        runs and checkpoints of another history of the yard, see Runtime.SetAside
+//
+// Secrets are in no file that the agent writes: it passes them to the supervisor on standard input.
 //
 // The agent writes launch.json, stop-request, save-request and lease; the holder of a rank's lock
 // writes its state. lease, state and stop-request have reserved room and are written in

@@ -42,6 +42,7 @@ const (
 	WorkDir       = "work"
 	ProgressFile  = "progress.json"
 	MetricsFile   = "metrics.jsonl"
+	SecretsDir    = "secrets"
 )
 
 // Names inside the run directory of a rank whose program runs as a user of its own. The first three, and WorkDir,

@@ -39,6 +39,8 @@ type Spec struct {
 	CheckpointDir string `json:"checkpoint_dir,omitempty"`
 	// Visible are files and directories in the data directory that the program may read.
 	Visible []string `json:"visible,omitempty"`
+	// Secrets are the values of those that the launch names. They are never written to the disk.
+	Secrets []api.SecretValue `json:"-"`
 }
 
 // Checkpoints returns the checkpoint directory of the rank, given the data directory of the agent.

@@ -24,6 +24,8 @@ type output struct {
 	file   *logFile
 	log    *logs.Writer
 	failed func(error)
+	// secrets are masked before anything is written; nil if there are none. It is set before the first program starts.
+	secrets *patterns
 
 	mu   sync.Mutex
 	tail []byte
@@ -44,22 +46,39 @@ func openOutput(path string, limit int64, clk clock.Clock, failed func(error)) (
 // file at once, so that readers of the log see it without delay.
 func (o *output) pump(r *os.File, stream logs.Stream) {
 	buf := make([]byte, logs.MaxFrame)
+	m := mask{patterns: o.secrets}
+
 	for {
 		n, err := r.Read(buf)
-		if n > 0 {
-			o.keepTail(buf[:n])
-
-			if werr := o.log.Write(stream, o.clk.Now(), buf[:n]); werr != nil {
-				o.failed(werr)
-			}
+		if n > 0 && o.secrets == nil {
+			o.write(stream, buf[:n])
+		} else if n > 0 {
+			o.write(stream, m.write(buf[:n]))
 		}
 
 		if err != nil {
+			if o.secrets != nil {
+				o.write(stream, m.flush())
+			}
+
 			if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) {
 				o.failed(err)
 			}
 
 			return
+		}
+	}
+}
+
+// write writes output that may be shown.
+func (o *output) write(stream logs.Stream, data []byte) {
+	for len(data) > 0 { // what was masked may be longer than what was read
+		part := data[:min(len(data), logs.MaxFrame)]
+		data = data[len(part):]
+		o.keepTail(part)
+
+		if err := o.log.Write(stream, o.clk.Now(), part); err != nil {
+			o.failed(err)
 		}
 	}
 }

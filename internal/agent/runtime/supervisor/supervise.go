@@ -148,9 +148,18 @@ func supervise(ctx context.Context, dir string, log *slog.Logger) error {
 	}
 
 	s.notify()
-	s.finish(s.execute())
+	s.finish(s.begin())
 
 	return nil
+}
+
+// begin carries out the launch once the rank has its secrets, and returns how it ended.
+func (s *supervisor) begin() rundir.Ending {
+	if err := s.takeSecrets(); err != nil {
+		return rundir.Ending{Cause: job.CauseLaunchFailed, Reason: fmt.Sprintf("cannot start the program: %v", err)}
+	}
+
+	return s.execute()
 }
 
 // logError logs an error that does not end the run.
@@ -231,6 +240,11 @@ func (s *supervisor) finish(e rundir.Ending) {
 		s.logError(err) // Forget tries again
 	}
 
+	if err := rundir.RemoveSecrets(s.dir); err != nil {
+		s.logError(err) // Forget removes all of the directory
+	}
+
+	e.Reason = s.out.secrets.text(e.Reason)
 	s.state.End(e, s.clk.Now())
 	if err := rundir.WriteFinalState(context.Background(), s.dir, s.state, s.logError); err != nil {
 		s.logError(err)

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"trainyard/internal/agent/runtime/rundir"
@@ -48,6 +49,12 @@ func (s *supervisor) view(during job.RunState) (sandbox.View, error) {
 		v.Mounts = append(v.Mounts, sandbox.Mount{From: mine(name), To: filepath.Join(run, name)})
 	}
 
+	if slices.ContainsFunc(s.rec.Launch.Secrets, asFile) {
+		v.Mounts = append(v.Mounts, sandbox.Mount{
+			From: mine(rundir.SecretsDir), To: filepath.Join(run, rundir.SecretsDir), ReadOnly: true,
+		})
+	}
+
 	for _, path := range s.rec.Visible {
 		v.Mounts = append(v.Mounts, sandbox.Mount{From: path, To: path, ReadOnly: true})
 	}
@@ -72,4 +79,10 @@ func (s *supervisor) view(during job.RunState) (sandbox.View, error) {
 // cache returns the directory in which the programs of the rank's user cache what they download.
 func (s *supervisor) cache() string {
 	return filepath.Join(s.data, rundir.CachesDir, strconv.Itoa(s.rec.User.UID))
+}
+
+// asFile reports whether the program gets a secret as a file.
+func asFile(entry string) bool {
+	_, file := job.SecretName(entry)
+	return file
 }

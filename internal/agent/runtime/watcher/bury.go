@@ -68,6 +68,10 @@ func (g *Grave) ending() rundir.Ending {
 
 // End records the end of the rank. The caller holds the rank's lock.
 func (g *Grave) End(ctx context.Context, e rundir.Ending) error {
+	if err := rundir.RemoveSecrets(g.Dir); err != nil {
+		g.Log.Warn("cannot remove the secrets of a rank", "rank", filepath.Base(g.Dir), "error", err)
+	}
+
 	g.State.End(e, g.Clock.Now())
 
 	return rundir.WriteFinalState(ctx, g.Dir, g.State, func(err error) {
