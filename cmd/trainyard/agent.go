@@ -112,7 +112,7 @@ func runAgent(cmd *cobra.Command, env cli.Env, settings []setting, url string) e
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	if shared := doctor.SharedWithServer("/", c.data, os.Geteuid()); shared != "" {
+	if shared := doctor.SharedWithServer("/", c.data, os.Geteuid()); shared != "" && !c.isolates() {
 		log.Warn("jobs are not isolated from the server on this machine and can become admins; see trainyard doctor",
 			"shared", shared)
 	}
@@ -160,6 +160,7 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 		CRIU:           c.criu,
 		MixUsers:       c.mixUsers,
 		Isolated:       users != nil,
+		Metadata:       blockMetadata(users, log),
 		OnLeaseEnd:     c.onLeaseEnd,
 		SpotNotice:     c.spotNotice,
 		CPUs:           c.cpus,

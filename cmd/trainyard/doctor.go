@@ -15,6 +15,7 @@ import (
 
 	"trainyard/internal/agent"
 	"trainyard/internal/agent/doctor"
+	"trainyard/internal/agent/metadata"
 	"trainyard/internal/agent/runtime/cgroup"
 	"trainyard/internal/auth"
 	"trainyard/internal/cli"
@@ -36,8 +37,9 @@ func doctorCommand(env cli.Env) *cobra.Command {
 		GroupID: cli.GroupStart,
 		Args:    cobra.NoArgs,
 		Long: `Check what isolates jobs on this machine from each other and from the yard, and what else makes jobs fail
-that can be known before: cgroups, permissions of keys and data, disk, clock and the way to the server.
-Run it as the user of the agent or the server, with the same settings. It changes nothing.
+that can be known before: cgroups, namespaces, seccomp, the range of user ids, the cloud's metadata
+service, permissions of keys and data, disk, clock and the way to the server. Run it as the user of the
+agent or the server, with the same settings. It changes nothing.
 
 The exit code is 1 if a check fails; warnings do not count.`,
 		Example: "  trainyard doctor\n  trainyard doctor --data /var/lib/trainyard-agent -o json",
@@ -54,7 +56,7 @@ The exit code is 1 if a check fails; warnings do not count.`,
 	register(cmd, settings)
 	out.OutputFlag(cmd)
 
-	shown := []string{"data", "config", "output", "mix-users"}
+	shown := []string{"data", "config", "output", "isolation", "job-uids", "job-accounts", "mix-users"}
 	for _, s := range settings {
 		if !slices.Contains(shown, s.name) {
 			_ = cmd.Flags().MarkHidden(s.name) // it exists: it was just registered
@@ -67,7 +69,7 @@ The exit code is 1 if a check fails; warnings do not count.`,
 // machineOf describes this machine as the settings of its agent say.
 func machineOf(c *config, clk clock.Clock) *doctor.System {
 	return &doctor.System{
-		Data: c.data, UID: os.Geteuid(), MixUsers: c.mixUsers,
+		Data: c.data, UID: os.Geteuid(), Isolated: c.isolates(), Jobs: c.jobUsers(), MixUsers: c.mixUsers,
 		Limits: func() string {
 			place, err := cgroup.Find()
 			if err != nil {
@@ -76,8 +78,9 @@ func machineOf(c *config, clk clock.Clock) *doctor.System {
 
 			return place.String()
 		},
-		Free:   diskspace.Free,
-		Synced: clockSynced,
+		Metadata: metadata.Look,
+		Free:     diskspace.Free,
+		Synced:   clockSynced,
 		Server: func(ctx context.Context) (string, time.Duration, error) {
 			return reachServer(ctx, clk, filepath.Join(c.data, "agent"))
 		},

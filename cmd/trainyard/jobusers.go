@@ -2,9 +2,11 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"syscall"
 
+	"trainyard/internal/agent/metadata"
 	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/fault"
 )
@@ -62,14 +64,25 @@ var isolationSettings = []setting{
 	},
 }
 
+// isolates reports whether the agent is set to run jobs under uids of their own, which it can as root only.
+func (c *config) isolates() bool {
+	return c.isolation == isolationUsers || c.isolation == isolationAuto && os.Geteuid() == 0
+}
+
+// jobUsers is as whom jobs run if the agent isolates them.
+func (c *config) jobUsers() sandbox.Users {
+	users := c.jobUIDs
+	users.Accounts = c.jobAccounts
+
+	return users
+}
+
 // sandboxUsers says as whom jobs run on this machine, nil if they run as the agent does.
 func (c *config) sandboxUsers() (*sandbox.Users, error) {
-	root := os.Geteuid() == 0
-
 	switch {
-	case c.isolation == isolationNone, c.isolation == isolationAuto && !root:
+	case !c.isolates():
 		return nil, nil
-	case !root:
+	case os.Geteuid() != 0:
 		return nil, fault.New(fault.Invalid, "not_root", "isolation users needs an agent that runs as root").
 			WithField("isolation").WithRemedy("run the agent as root, or with --isolation none")
 	}
@@ -77,8 +90,24 @@ func (c *config) sandboxUsers() (*sandbox.Users, error) {
 	// Jobs pass through directories and read files that the agent makes for them. What is secret has a mode of its own.
 	syscall.Umask(0o022)
 
-	users := c.jobUIDs
-	users.Accounts = c.jobAccounts
+	users := c.jobUsers()
 
 	return &users, nil
+}
+
+// blockMetadata keeps jobs from the cloud's metadata service and returns what the inventory says of that.
+func blockMetadata(users *sandbox.Users, log *slog.Logger) string {
+	switch {
+	case users == nil:
+		return "not blocked: jobs run under the agent's user id"
+	case users.Accounts:
+		return "not blocked: jobs run under accounts of the machine"
+	}
+
+	if err := metadata.Block(users.First, users.Last); err != nil {
+		log.Warn("jobs can reach the cloud's metadata service", "error", err)
+		return "not blocked: " + err.Error()
+	}
+
+	return string(metadata.Blocked)
 }

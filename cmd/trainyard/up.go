@@ -38,7 +38,7 @@ func upCommand(env cli.Env) *cobra.Command {
 once.
 
 Jobs run under your own account, so the yard is for you alone: other users are refused, unless it is
-started with --mix-users yes.
+started as root with --isolation users, or with --mix-users yes.
 
 Ctrl-C stops the yard: running jobs are stopped with their grace period and restart at the next up.`,
 		Example: "  trainyard up\n  trainyard up --fake-gpus 4xA100:80GB\n  trainyard up --submit examples/digits/job.yaml",
@@ -154,7 +154,8 @@ func (r *running) warnOfOthers(ctx context.Context, env cli.Env) {
 
 	if len(others) > 0 {
 		say(env.Stderr, "WARNING: jobs run under your account, so those of %s can read and change everything of yours.\n"+
-			"Disable them: %s users disable NAME\n", humanize.List(others...), self())
+			"Start the yard as root with --isolation users, or disable them: %s users disable NAME\n",
+			humanize.List(others...), self())
 	}
 }
 

@@ -101,7 +101,8 @@ type Config struct {
 	CRIU        string    // name or path of CRIU, for snapshots; criu if left out
 	Isolated    bool      // programs run as users of their own
 	Version     string
-	MixUsers    bool // the operator allows jobs of several users at a time although nothing separates them
+	Metadata    string // whether jobs can reach the cloud's metadata service, as the inventory says it
+	MixUsers    bool   // the operator allows jobs of several users at a time although nothing separates them
 
 	// SDK is the wheel of the Python SDK, on the path of every program; none if left out.
 	SDK SDK

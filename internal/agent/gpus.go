@@ -89,6 +89,7 @@ func (a *Agent) noteInventory(found inventory.Found, had []int) {
 	found.Inventory.Limits = a.rt.Limits()
 	found.Inventory.Isolation = a.isolation()
 	found.Inventory.MixUsers = a.cfg.MixUsers
+	found.Inventory.Metadata = a.cfg.Metadata
 	found.Inventory.Shared = a.shared.list()
 	a.mu.Lock()
 	defer a.mu.Unlock()

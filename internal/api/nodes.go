@@ -43,6 +43,7 @@ type Node struct {
 	// SingleUser is set where jobs are not isolated and the operator has not allowed to mix users.
 	SingleUser bool    `json:"single_user,omitempty" doc:"it runs jobs of one user at a time"`
 	Tenant     id.User `json:"tenant,omitempty" doc:"user to whom such a node is dedicated until it is empty"`
+	Metadata   string  `json:"metadata,omitempty" doc:"whether jobs can reach the cloud's metadata service: blocked, or why not"`
 	// Snapshots is absent if the agent is too old to say it.
 	Snapshots *fleet.Snapshots `json:"snapshots,omitempty" doc:"which snapshots of programs it can take"`
 	// Shared is absent if none is declared for the node.

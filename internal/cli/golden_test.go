@@ -115,6 +115,7 @@ func someNodes() []api.Node {
 			Limits:   "cgroup v2",
 
 			Isolation: fleet.IsolationNone, SingleUser: true, Tenant: "ada",
+			Metadata: "not blocked: jobs run under the agent's user id",
 			Snapshots: &fleet.Snapshots{
 				Suspend: fleet.Ability{Reason: "its GPUs are fake"}, Process: fleet.Ability{OK: true},
 				GPU: fleet.Ability{Reason: "its GPUs are fake"},

@@ -98,6 +98,7 @@ func (a *app) nodeDetail(n *api.Node) error {
 		console.Field{Name: "Agent", Value: n.Version},
 		console.Field{Name: "Limits", Value: n.Limits},
 		console.Field{Name: "Isolation", Value: isolation(n)},
+		console.Field{Name: "Metadata", Value: n.Metadata},
 		console.Field{Name: "Suspend", Value: ability(can.Suspend)},
 		console.Field{Name: "Snapshot", Value: ability(can.Process)},
 		console.Field{Name: "GPU snapshot", Value: ability(can.GPU)},

@@ -89,6 +89,8 @@ say "the agent's program is in place"
 printf '%s\n' "$settings" >"$etc/agent.json" && printf '%s' "$server" >"$etc/server" || give_up "cannot write the settings"
 cat >"$bin/trainyard-node" <<NODE && chmod 755 "$bin/trainyard-node" || give_up "cannot write the start script"
 #!/bin/sh
+# A variable, since agents of earlier versions refuse a setting that they do not know.
+export TRAINYARD_ISOLATION=users
 exec "$program" agent join --data "$data" --config "$etc/agent.json" -- "\$(cat "$etc/server")"
 NODE
 

@@ -168,7 +168,7 @@ func (c *computer) await(what string, ok func(steps []string) bool) {
 }
 
 // agentProgram is what the yard hands out in these tests.
-const agentProgram = "#!/bin/sh\nprintf 'agent %s\\n' \"$*\" >>\"$STEPS\"\n"
+const agentProgram = "#!/bin/sh\nprintf 'agent %s isolation %s\\n' \"$*\" \"$TRAINYARD_ISOLATION\" >>\"$STEPS\"\n"
 
 func (c *computer) agent() (text, hash string) {
 	text = strings.ReplaceAll(agentProgram, "$STEPS", c.path("steps"))
@@ -334,7 +334,8 @@ func TestNothingInARequestIsTakenForShell(t *testing.T) {
 				t.Errorf("fetched from %q, want %q", got, r.Boot.AgentURL)
 			}
 
-			started := "agent agent join --data " + c.path("var/lib/trainyard") + " --config " + c.path("etc/trainyard/agent.json") + " -- " + r.Boot.Server + "\n"
+			started := "agent agent join --data " + c.path("var/lib/trainyard") + " --config " + c.path("etc/trainyard/agent.json") + " -- " + r.Boot.Server +
+				" isolation users\n"
 
 			if steps := c.read("steps"); !strings.HasPrefix(steps, started+started) {
 				t.Errorf("the steps are\n%s\nwant\n%s", steps, started)

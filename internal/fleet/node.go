@@ -158,6 +158,9 @@ type Inventory struct {
 	SingleUser bool `json:"single_user,omitempty"`
 	// Secrets says that its agent passes secrets on to programs. The server sets it.
 	Secrets bool `json:"secrets,omitempty"`
+	// Metadata says whether jobs can reach the metadata service of the cloud: "blocked", or why it is not; "" from an
+	// agent of an earlier version.
+	Metadata string `json:"metadata,omitempty"`
 	// Problem keeps new jobs off the node; nil if there is none.
 	Problem *Problem `json:"problem,omitempty"`
 	// Snapshots says which snapshots of programs the node can take; nil if its agent does not know.

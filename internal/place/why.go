@@ -336,7 +336,8 @@ func dedicatedNodes(v *View, need fleet.Need, eligible []*fleet.Room) Why {
 	}
 
 	w.Remedies = []Remedy{remedy(
-		"ask an operator to allow jobs of several users there with --mix-users yes on the agent")}
+		"ask an operator to run the agent there as root, so that each user's jobs run under a user id of their own, " +
+			"or to allow jobs of several users with --mix-users yes")}
 
 	return w
 }

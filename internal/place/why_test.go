@@ -64,7 +64,8 @@ func TestExplain(t *testing.T) {
 			want: place.Why{Blocker: place.BlockResources, Nodes: []id.Node{"a"},
 				Sentence: "jobs of different users are not isolated from each other on a (in use by bob), so it waits until " +
 					"their jobs there have ended",
-				Remedies: texts("ask an operator to allow jobs of several users there with --mix-users yes on the agent")},
+				Remedies: texts("ask an operator to run the agent there as root, so that each user's jobs run under a user id of " +
+					"their own, or to allow jobs of several users with --mix-users yes")},
 			by: []id.Job{"j1"},
 		},
 		"dedicated to its owner": {

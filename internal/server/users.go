@@ -173,5 +173,6 @@ func personalYard(name id.User) error {
 	return fault.New(fault.Conflict, "personal_yard",
 		"%s cannot use this yard: its jobs run under the account of the person who started it with trainyard up, and could "+
 			"read and change everything of theirs", name).
-		WithRemedy("run trainyard server and agents as users of their own; trainyard up --mix-users yes accepts the risk")
+		WithRemedy("start it as root with trainyard up --isolation users, or run trainyard server and agents on machines of " +
+			"their own; trainyard up --mix-users yes accepts the risk")
 }

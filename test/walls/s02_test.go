@@ -75,7 +75,7 @@ func TestS02_UpIsForOnePerson(t *testing.T) {
 
 	for _, args := range [][]string{{"users", "add", "mallory"}, {"tokens", "create", "--owner", "mallory"}} {
 		r := u.types(t, args...)
-		if r.code == 0 || !strings.Contains(r.err, "mallory cannot use this yard") || !strings.Contains(r.err, "--mix-users yes") {
+		if r.code == 0 || !strings.Contains(r.err, "mallory cannot use this yard") || !strings.Contains(r.err, "--isolation users") {
 			t.Errorf("%v: %s", args, &r)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"time"
 
+	"trainyard/internal/agent/metadata"
+	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/humanize"
 	"trainyard/internal/job"
 )
@@ -38,17 +40,22 @@ type System struct {
 	Data string // data directory of the agent, the server or both
 	UID  int    // of the agent
 
-	MixUsers bool // jobs of several users run at the same time
+	Isolated bool          // the agent is set to run each user's jobs under a user id of their own
+	Jobs     sandbox.Users // which, if it is
+	MixUsers bool          // jobs of several users run at the same time
 
-	Limits func() string                                                      // how limits of runs are enforced
-	Free   func(dir string) (free, total job.Bytes, err error)                // of a disk
-	Synced func() (bool, error)                                               // whether the clock is synchronised
-	Server func(context.Context) (url string, ahead time.Duration, err error) // by how much its clock is ahead
+	Limits   func() string                                                      // how limits of runs are enforced
+	Metadata func(user int) (metadata.Reach, error)                             // whether a user reaches a metadata service
+	Free     func(dir string) (free, total job.Bytes, err error)                // of a disk
+	Synced   func() (bool, error)                                               // whether the clock is synchronised
+	Server   func(context.Context) (url string, ahead time.Duration, err error) // by how much its clock is ahead
 }
 
 // Examine carries out all checks, the most important first.
 func Examine(ctx context.Context, s *System) []Finding {
-	list := []Finding{s.isolation(), s.limits()}
+	list := []Finding{s.isolation(), s.namespaces(), s.seccomp(), s.limits()}
+	list = append(list, s.users()...)
+	list = append(list, s.metadata())
 	list = append(list, s.files()...)
 	list = append(list, s.neighbours(), s.disk(), s.clock())
 
@@ -84,18 +91,29 @@ func fail(check, remedy, format string, args ...any) Finding {
 	return Finding{Check: check, Level: Fail, Detail: fmt.Sprintf(format, args...), Remedy: remedy}
 }
 
+// asRoot is how jobs become isolated.
+const asRoot = "run the agent as root, so that each user's jobs run under a user id of their own"
+
 func (s *System) isolation() Finding {
 	const check = "isolation"
 
 	switch {
-	case s.UID == 0:
-		return warn(check, "run the agent as a user of its own", "jobs run as root and can do everything on this machine")
+	case s.Isolated && s.UID != 0:
+		return fail(check, asRoot, "the agent is set to run each user's jobs under a user id of their own, but is not root")
+	case s.Isolated && s.Jobs.Accounts:
+		return ok(check, "each user's jobs run under the account of the same name")
+	case s.Isolated:
+		return ok(check, "each user's jobs run under a user id of their own, from %d to %d", s.Jobs.First, s.Jobs.Last)
 	case s.MixUsers:
-		return warn(check, "set --mix-users no",
+		return warn(check, asRoot+", or set --mix-users no",
 			"jobs of all users run under user id %d at the same time: each can read and change the others' files", s.UID)
+	case s.UID == 0:
+		return warn(check, "set --isolation users",
+			"jobs run as root and can do everything on this machine; the node runs jobs of one user at a time")
 	}
 
-	return ok(check, "jobs run under user id %d, that of the agent, and those of one user at a time", s.UID)
+	return warn(check, asRoot,
+		"all jobs run under user id %d, that of the agent, and can read its key; the node runs jobs of one user at a time", s.UID)
 }
 
 func (s *System) limits() Finding {

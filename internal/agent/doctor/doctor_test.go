@@ -10,21 +10,36 @@ import (
 	"time"
 
 	"trainyard/internal/agent/doctor"
+	"trainyard/internal/agent/metadata"
+	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/job"
 )
 
-// machine is one in perfect order: an agent with a user of its own, and no server.
+// machine is one in perfect order: an agent that is root and runs jobs as users of their own.
 func machine(t *testing.T) *doctor.System {
 	t.Helper()
-	data := filepath.Join(t.TempDir(), "data")
-	write(t, filepath.Join(data, "agent/identity/node.pem"), "", 0o600)
+	root, data := t.TempDir(), filepath.Join(t.TempDir(), "data")
+
+	for path, text := range map[string]string{
+		"/proc/self/ns/pid": "", "/proc/self/ns/mnt": "", "/proc/self/ns/ipc": "",
+		"/proc/sys/kernel/seccomp/actions_avail": "",
+		"/etc/passwd":                            "root:x:0:0::/root:/bin/sh\nada:x:1000:1000::/home/ada:/bin/sh\n",
+		"/etc/subuid":                            "ada:100000:65536\n",
+	} {
+		write(t, filepath.Join(root, path), text, 0o644)
+	}
+
+	for _, path := range []string{"agent/identity/node.pem", "yard.db", "ca/ca.pem"} {
+		write(t, filepath.Join(data, path), "", 0o600)
+	}
 
 	return &doctor.System{
-		Root: t.TempDir(), Data: data, UID: 1000,
-		Limits: func() string { return "cgroup v2" },
-		Free:   func(string) (job.Bytes, job.Bytes, error) { return 1 << 40, 2 << 40, nil },
-		Synced: func() (bool, error) { return true, nil },
-		Server: func(context.Context) (string, time.Duration, error) { return "https://yard:7443", time.Second, nil },
+		Root: root, Data: data, Isolated: true, Jobs: sandbox.Users{First: 200000, Last: 265535},
+		Limits:   func() string { return "cgroup v2" },
+		Metadata: func(int) (metadata.Reach, error) { return metadata.Blocked, nil },
+		Free:     func(string) (job.Bytes, job.Bytes, error) { return 1 << 40, 2 << 40, nil },
+		Synced:   func() (bool, error) { return true, nil },
+		Server:   func(context.Context) (string, time.Duration, error) { return "https://yard:7443", time.Second, nil },
 	}
 }
 
@@ -49,7 +64,7 @@ func TestAMachineInOrderHasNothingToSay(t *testing.T) {
 		}
 	}
 
-	if doctor.Worst(list) != doctor.OK || len(list) < 7 {
+	if doctor.Worst(list) != doctor.OK || len(list) < 10 {
 		t.Errorf("%d findings, the worst %s", len(list), doctor.Worst(list))
 	}
 }
@@ -63,30 +78,75 @@ func TestEachDefectIsFoundWithARemedy(t *testing.T) {
 		level  doctor.Level
 		detail string
 	}{
-		"root": {
-			func(s *doctor.System) { s.UID = 0 }, "isolation", doctor.Warn, "jobs run as root",
+		"not root": {
+			func(s *doctor.System) { s.UID, s.Isolated = 1000, false },
+			"isolation", doctor.Warn, "under user id 1000, that of the agent",
+		},
+		"isolation that cannot be": {
+			func(s *doctor.System) { s.UID = 1000 }, "isolation", doctor.Fail, "is not root",
+		},
+		"root without isolation": {
+			func(s *doctor.System) { s.Isolated = false }, "isolation", doctor.Warn, "jobs run as root",
 		},
 		"users mixed": {
-			func(s *doctor.System) { s.MixUsers = true }, "isolation", doctor.Warn, "at the same time",
+			func(s *doctor.System) { s.UID, s.Isolated, s.MixUsers = 1000, false, true },
+			"isolation", doctor.Warn, "at the same time",
+		},
+		"no pid namespaces": {
+			func(s *doctor.System) { remove(s, "/proc/self/ns/pid") }, "namespaces", doctor.Fail, "no pid namespaces",
+		},
+		"no seccomp": {
+			func(s *doctor.System) { remove(s, "/proc/sys/kernel/seccomp/actions_avail") },
+			"seccomp", doctor.Warn, "cannot filter",
 		},
 		"no limits": {
 			func(s *doctor.System) { s.Limits = func() string { return "none: not root" } },
 			"cgroups", doctor.Warn, "not enforced: none: not root",
 		},
+		"an account in the range": {
+			func(s *doctor.System) { add(s, "/etc/passwd", "svc:x:200017:1::/:/bin/sh\n") },
+			"user ids", doctor.Fail, "user svc (/etc/passwd)",
+		},
+		"subordinate ids in the range": {
+			func(s *doctor.System) { add(s, "/etc/subuid", "ben:165536:65536\n") },
+			"user ids", doctor.Fail, "subordinate user ids of ben (/etc/subuid)",
+		},
+		"metadata in a cloud": {
+			func(s *doctor.System) {
+				add(s, "/sys/class/dmi/id/sys_vendor", "Amazon EC2\n")
+				s.Metadata = func(user int) (metadata.Reach, error) {
+					if user != 200001 {
+						return metadata.Blocked, nil
+					}
+
+					return metadata.Open, nil
+				}
+			},
+			"metadata", doctor.Warn, "can read the credentials",
+		},
+		"metadata for accounts": {
+			func(s *doctor.System) {
+				add(s, "/sys/class/dmi/id/sys_vendor", "Amazon EC2\n")
+				s.Jobs.Accounts = true
+				s.Metadata = func(int) (metadata.Reach, error) { return metadata.Open, nil }
+			},
+			"metadata", doctor.Warn, "can read the credentials",
+		},
 		"a key that all can read": {
-			func(s *doctor.System) { chmod(s, "agent/identity/node.pem", 0o644) },
-			"files", doctor.Fail, "the node's key and has mode 0644",
+			func(s *doctor.System) { chmod(s, "ca/ca.pem", 0o644) }, "files", doctor.Fail, "the key of the yard's CA and has mode 0644",
 		},
 		"a folder that all can list": {
 			func(s *doctor.System) { chmod(s, "agent", 0o755) }, "files", doctor.Fail, "the agent's data and has mode 0755",
 		},
 		"server and jobs as one user": {
-			func(s *doctor.System) { _ = os.Mkdir(filepath.Join(s.Data, "ca"), 0o700) },
+			func(s *doctor.System) { s.UID, s.Isolated = 1000, false },
 			"server", doctor.Warn, "keeps its files in",
 		},
 		"server of the same user": {
 			func(s *doctor.System) {
-				s.UID = os.Geteuid()
+				s.UID, s.Isolated = os.Geteuid(), false
+				_ = os.RemoveAll(filepath.Join(s.Data, "ca"))
+				_ = os.Remove(filepath.Join(s.Data, "yard.db"))
 				add(s, "/proc/17/cmdline", "/usr/bin/trainyard\x00server\x00--data\x00x")
 			},
 			"server", doctor.Warn, "a server runs as the same user (process 17",
@@ -131,6 +191,8 @@ func TestEachDefectIsFoundWithARemedy(t *testing.T) {
 		})
 	}
 }
+
+func remove(s *doctor.System, path string) { _ = os.Remove(filepath.Join(s.Root, path)) }
 
 func chmod(s *doctor.System, path string, mode os.FileMode) {
 	_ = os.Chmod(filepath.Join(s.Data, path), mode)

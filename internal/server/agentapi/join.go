@@ -200,8 +200,9 @@ func checkInventory(inv *fleet.Inventory) error {
 		return bad("the cause of a problem must have 1 to %d bytes and its reason at most %d", maxCause, maxReason)
 	}
 
-	if inv.Isolation != "" && !slices.Contains(fleet.Isolations(), inv.Isolation) {
-		return bad("isolation must be one of %v", fleet.Isolations())
+	if inv.Isolation != "" && !slices.Contains(fleet.Isolations(), inv.Isolation) || len(inv.Metadata) > maxReason {
+		return bad("isolation must be one of %v, and what is said of metadata have at most %d bytes",
+			fleet.Isolations(), maxReason)
 	}
 
 	seen := map[int]bool{}
