@@ -73,6 +73,8 @@ type config struct {
 	jobText      int64
 	allJobText   int64
 	maxUploads   int
+	maxUploaded  int64
+	allUploaded  int64
 	maxStreams   int
 	diskReserve  int64
 	rate         float64

@@ -337,6 +337,7 @@ func (r *running) takeLead(ctx context.Context, term *leadership.Term) (*yard, e
 		Contact: r.config.contact(), NodeCertTTL: 30 * 24 * time.Hour,
 		Rate: r.config.rate, Burst: r.config.burst, MaxFile: r.config.maxFile, Timeout: 30 * time.Second,
 		MaxStreams: r.config.maxStreams, MaxUploads: r.config.maxUploads, Reserve: r.reserve(),
+		MaxUploaded: r.config.maxUploaded, AllUploaded: r.config.allUploaded,
 		HideMetrics: r.config.metricsListen != "",
 		Limits:      r.config.limits, Standby: r.shared(), HasShared: len(r.config.sharedFS) > 0,
 		Personal: r.config.personal,

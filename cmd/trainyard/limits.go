@@ -115,6 +115,18 @@ var limitSettings = []setting{
 		number(func(c *config) *int { return &c.maxUploads }),
 	},
 	{
+		"max-uploaded",
+		"500GB",
+		"maximum size of the uploaded files of a user, as long as they are kept; 0B for no limit",
+		size(func(c *config) *int64 { return &c.maxUploaded }),
+	},
+	{
+		"max-all-uploaded",
+		"0B",
+		"the same of all users together; 0B for no limit",
+		size(func(c *config) *int64 { return &c.allUploaded }),
+	},
+	{
 		"max-streams",
 		"256",
 		"maximum number of live feeds that a user follows at the same time; 0 for no limit",

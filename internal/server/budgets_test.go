@@ -3,9 +3,11 @@ package server
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"trainyard/internal/api"
 	"trainyard/internal/diskspace"
@@ -13,6 +15,8 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/retention"
+	"trainyard/internal/server/content"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -220,6 +224,53 @@ func TestUploadsAtTheSameTimeAreBounded(t *testing.T) {
 	done()
 	y.must(put(ada))
 	y.must(put(ada))
+}
+
+// What a user has uploaded is bounded, however many uploads are under way.
+func TestUploadedFilesOfAUserAreBounded(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, withConfig(func(c *Config) { c.MaxUploaded, c.AllUploaded = 1000, 1500 }))
+	ada, bob := y.researcher("ada"), y.researcher("bob")
+	put := func(c *api.Client, name string, n int) error {
+		text := name + strings.Repeat("x", n-1)
+		return c.PutFile(t.Context(), digestOf(text), "", strings.NewReader(text))
+	}
+
+	y.must(put(ada, "a", 600))
+	err := put(ada, "b", 401)
+	wantFault(t, err, fault.OverLimit, content.CodeQuota)
+
+	if !strings.Contains(err.Error(), "the uploaded files of ada have 600B, and the limit is 1000B") {
+		t.Errorf("it says %v", err)
+	}
+
+	// What is under way counts as it is read; of an upload that fails nothing is left.
+	under, err := y.srv.quota.Upload(t.Context(), "ada", strings.NewReader(strings.Repeat("y", 300)), -1)
+	y.must(err)
+	_, err = io.Copy(io.Discard, under)
+	y.must(err)
+	wantFault(t, put(ada, "c", 101), fault.OverLimit, content.CodeQuota)
+
+	second, err := y.srv.quota.Upload(t.Context(), "ada", strings.NewReader(strings.Repeat("z", 101)), -1)
+	y.must(err)
+	_, err = io.Copy(io.Discard, second)
+	wantFault(t, err, fault.OverLimit, content.CodeQuota)
+	second.End(false)
+	under.End(false)
+	y.must(put(ada, "d", 400))
+
+	// All users together have less than each of them might.
+	y.must(put(bob, "e", 500))
+	err = put(bob, "f", 1)
+	wantFault(t, err, fault.OverLimit, content.CodeQuota)
+
+	if !strings.Contains(err.Error(), "of all users") {
+		t.Errorf("it says %v", err)
+	}
+
+	// What is removed makes room.
+	y.pruned(retention.Limits{Unused: 24 * time.Hour})
+	y.must(put(ada, "g", 1000))
 }
 
 // Uploads filled the disk, and after that nothing could be changed any more.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"io"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -81,18 +82,33 @@ func (s *Server) putFile(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	name := httpapi.FileBlob(digest)
-	content = s.Reserve.Reader(content)
+	announced := r.ContentLength
+	if r.Header.Get("Content-Encoding") != "" {
+		announced = 0 // it says nothing about the content
+	}
 
-	size, err := httpapi.PutVerified(r.Context(), s.Blobs.Put, name, digest, content, s.MaxFile)
+	upload, err := s.quota.Upload(r.Context(), callerOf(r.Context()).User, s.Reserve.Reader(content), announced)
 	if err != nil {
 		return err
 	}
-	if err := s.content.Uploaded(r.Context(), callerOf(r.Context()).User, digest, size); err != nil {
+
+	err = s.keepFile(r, digest, upload)
+	upload.End(err == nil)
+	if err != nil {
 		return err
 	}
 
 	w.WriteHeader(http.StatusNoContent)
 
 	return nil
+}
+
+// keepFile stores a content and records that the caller possesses it.
+func (s *Server) keepFile(r *http.Request, digest string, content io.Reader) error {
+	size, err := httpapi.PutVerified(r.Context(), s.Blobs.Put, httpapi.FileBlob(digest), digest, content, s.MaxFile)
+	if err != nil {
+		return err
+	}
+
+	return s.content.Uploaded(r.Context(), callerOf(r.Context()).User, digest, size)
 }

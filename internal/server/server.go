@@ -56,6 +56,8 @@ type Config struct {
 	MaxFile     int64              // bytes of one uploaded file
 	MaxStreams  int                // live feeds of one user; 0 for no limit
 	MaxUploads  int                // files that one user uploads at the same time; 0 for no limit
+	MaxUploaded int64              // bytes of the uploaded files of one user; 0 for no limit
+	AllUploaded int64              // the same of all users together
 	Reserve     *diskspace.Reserve // room that uploads leave free; nil for none
 	HideMetrics bool               // Prometheus metrics are served elsewhere
 	Limits      retention.Limits
@@ -95,6 +97,7 @@ type Server struct {
 	searches *searches
 	streams  *httpapi.Slots
 	uploads  *httpapi.Slots
+	quota    *content.Quota
 	openAPI  func() (document, error)
 	used     *lastUsed
 	access   *accessLog
@@ -117,6 +120,7 @@ func New(c Config, d Deps, start string) *Server {
 	s.searches = newSearches(d.Clock)
 	s.streams = httpapi.NewSlots(c.MaxStreams, c.MaxStreams*allUsers, "too_many_streams", "live feeds")
 	s.uploads = httpapi.NewSlots(c.MaxUploads, c.MaxUploads*allUsers, api.CodeTooManyUploads, "uploads")
+	s.quota = content.NewQuota(c.MaxUploaded, c.AllUploaded, d.Store, d.Clock)
 	s.used = newLastUsed()
 	s.access = newAccessLog(d.Clock)
 	s.health = newHealth(d.Loop, d.Store, d.Clock)

@@ -107,7 +107,8 @@ type Store interface {
 	Disown(ctx context.Context, digests ...string) error
 	// Possessed returns those of the digests whose contents a user possesses, in their order.
 	Possessed(ctx context.Context, owner id.User, digests []string) ([]string, error)
-	// PossessedBytes returns how many bytes all contents of a user have; it reads an index only.
+	// PossessedBytes returns how many bytes all contents of a user have, or those of each user together if
+	// it is "". For a user it reads an index only.
 	PossessedBytes(ctx context.Context, owner id.User) (int64, error)
 	// PossessedDigests lists the digests after one that anybody possesses, in order and each once.
 	PossessedDigests(ctx context.Context, after string, limit int) ([]string, error)

@@ -91,7 +91,7 @@ func (s *summed) Read(p []byte) (int, error) {
 		s.fault = fault.New(fault.Invalid, "wrong_digest", "the SHA-256 of the uploaded content does not match the request").
 			WithField("digest").
 			WithRemedy("upload it again; the file may have changed during the upload")
-	case fault.KindOf(err) == fault.Unavailable: // no room, which the one who uploads must know
+	case fault.KindOf(err) == fault.Unavailable || fault.KindOf(err) == fault.OverLimit: // no room: who uploads must know
 		s.fault = err
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		s.fault = fault.New(fault.Invalid, "slow_upload", "the upload was too slow and was ended").

@@ -99,14 +99,17 @@ func (s *Store) Possessed(ctx context.Context, owner id.User, digests []string) 
 	return list, nil
 }
 
-// PossessedBytes returns the size of everything that a user possesses.
+// PossessedBytes returns the size of everything that a user possesses, or that each user does.
 func (s *Store) PossessedBytes(ctx context.Context, owner id.User) (int64, error) {
-	sums, err := collect(ctx, s.read, "possession",
-		`SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) FROM possessions WHERE owner = $1 AND size > 0`,
-		[]any{clean(string(owner))}, func(row scanner) (sum int64, err error) {
-			err = row.Scan(&sum)
-			return sum, err
-		})
+	query, args := `SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) FROM possessions WHERE size > 0`, []any(nil)
+	if owner != "" {
+		query, args = query+` AND owner = $1`, []any{clean(string(owner))}
+	}
+
+	sums, err := collect(ctx, s.read, "possession", query, args, func(row scanner) (sum int64, err error) {
+		err = row.Scan(&sum)
+		return sum, err
+	})
 	if err != nil {
 		return 0, err
 	}

@@ -52,6 +52,7 @@ func findsPossessions(h *harness) {
 	h.same("nothing asked for", h.possessed(s, "ada"), []string{})
 	h.same("bytes of ada", h.possessedBytes(s, "ada"), int64(21))
 	h.same("bytes of bob", h.possessedBytes(s, "bob"), int64(320))
+	h.same("bytes of each user", h.possessedBytes(s, ""), int64(341))
 	h.same("bytes of an unread manifest", h.possessedBytes(s, "cy"), int64(0))
 
 	digests, err := s.PossessedDigests(h.context(), "a", 2)
