@@ -122,7 +122,8 @@ func runAgent(cmd *cobra.Command, env cli.Env, settings []setting, url string) e
 		return err
 	}
 
-	stop, err := serveMetrics(cmd.Context(), c.metrics, "metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), log)
+	stop, err := serveMetrics(cmd.Context(), c.metrics, "metrics", promhttp.HandlerFor(registry,
+		promhttp.HandlerOpts{}), log)
 	if err != nil {
 		return err
 	}

@@ -160,7 +160,8 @@ func TestSharedFileSystemsAreDeclaredByNamePathAndPool(t *testing.T) {
 func TestThePasswordOfTheDatabaseComesFromAFile(t *testing.T) {
 	t.Parallel()
 	file := write(t, "p@ss/word\n")
-	c, err := read(t, nil, "--data", "d", "--store", "postgres://yard@db.example.org/yard?sslmode=require", "--store-password-file", file)
+	c, err := read(t, nil, "--data", "d", "--store", "postgres://yard@db.example.org/yard?sslmode=require",
+		"--store-password-file", file)
 	if err != nil {
 		t.Fatal(err)
 	}

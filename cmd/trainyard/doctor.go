@@ -100,7 +100,8 @@ func showFindings(out *console.Console, list []doctor.Finding) error {
 				detail += "; " + f.Remedy
 			}
 
-			t.Cells(table.Cell{Text: f.Check}, table.Cell{Text: string(f.Level), Color: colors[f.Level]}, table.Cell{Text: detail})
+			t.Cells(table.Cell{Text: f.Check}, table.Cell{Text: string(f.Level), Color: colors[f.Level]},
+				table.Cell{Text: detail})
 		}
 
 		return t.Write(out.Stdout)
@@ -141,7 +142,8 @@ func reachServer(
 }
 
 // askServer asks a server for its time.
-func askServer(ctx context.Context, clk clock.Clock, url string, trust *tls.Config) (_ string, ahead time.Duration, err error) {
+func askServer(ctx context.Context, clk clock.Clock, url string, trust *tls.Config) (_ string,
+	ahead time.Duration, err error) {
 	transport := &http.Transport{TLSClientConfig: trust, DisableKeepAlives: true}
 	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
 

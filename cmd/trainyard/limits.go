@@ -153,7 +153,8 @@ var limitSettings = []setting{
 			"API (default: at /metrics)",
 		text(func(c *config) *string { return &c.metricsListen }),
 	},
-	{"rate", "500", "requests per second allowed per token, node and address; 0 for no limit", func(c *config, v string) (err error) {
+	{"rate", "500", "requests per second allowed per token, node and address; 0 for no limit", func(c *config,
+		v string) (err error) {
 		c.rate, err = strconv.ParseFloat(v, 64)
 		if err != nil || c.rate < 0 {
 			err = fmt.Errorf("must be a rate of at least 0, got %q", v)
@@ -161,7 +162,8 @@ var limitSettings = []setting{
 
 		return err
 	}},
-	{"burst", "1000", "burst of requests allowed per token, node and address", number(func(c *config) *int { return &c.burst })},
+	{"burst", "1000", "burst of requests allowed per token, node and address",
+		number(func(c *config) *int { return &c.burst })},
 }
 
 // longTime reads how long records are kept.

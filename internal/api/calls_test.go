@@ -170,7 +170,8 @@ func TestEveryCallSaysWhatTheContractSays(t *testing.T) {
 
 				got = r.Method + " " + r.URL.RequestURI() + " " + string(body)
 
-				key, encoding, bearer = r.Header.Get("Idempotency-Key"), r.Header.Get("Content-Encoding"), r.Header.Get("Authorization")
+				key, encoding, bearer = r.Header.Get("Idempotency-Key"), r.Header.Get("Content-Encoding"),
+					r.Header.Get("Authorization")
 
 				_, _ = io.WriteString(w, "{}")
 			}))

@@ -29,7 +29,7 @@ type DatasetRequest struct {
 	Readers []dataset.Reader `json:"readers,omitempty" maxItems:"1000" doc:"users, or projects as project/NAME, who may use the dataset besides its owner, * for everybody; if absent, everybody for a new dataset, and unchanged for one that is registered"`
 }
 
-// Everybody, as a reader, lets all users use a dataset.
+// Everybody is the reader that lets all users use a dataset.
 const Everybody dataset.Reader = "*"
 
 // Copy is a place that has a dataset: one of node, pool and at.

@@ -247,7 +247,8 @@ func TestACallerHasTheirProjects(t *testing.T) {
 	d.PutMember(tenant.Member{Project: "text", User: "bob", Seq: 1})
 
 	c, _, err := d.Recheck(child.ID, now)
-	if err != nil || !slices.Equal(c.Member, []id.Project{"speech", "vision"}) || !slices.Equal(c.Leads, []id.Project{"vision"}) {
+	if err != nil || !slices.Equal(c.Member, []id.Project{"speech", "vision"}) || !slices.Equal(c.Leads,
+		[]id.Project{"vision"}) {
 		t.Errorf("member of %v, leads %v: %v", c.Member, c.Leads, err)
 	}
 

@@ -167,8 +167,8 @@ func TestNothingIsReadOrWrittenOutsideTheFolder(t *testing.T) {
 	}
 }
 
-// A folder that is not there, as when its volume is not mounted, does not say that a blob is not found: what refers to it
-// would be taken for lost.
+// A folder that is not there, as when its volume is not mounted, does not say that a blob is not found: what
+// refers to it would be taken for lost.
 func TestABlobIsNotMissingWhileTheFolderIs(t *testing.T) {
 	t.Parallel()
 

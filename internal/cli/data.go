@@ -142,7 +142,8 @@ func (a *app) dataDetail(d *api.Dataset) error {
 		place = fmt.Sprintf("%s, and by another dataset with the same data %s", d.Place, d.Effective)
 	}
 
-	return a.Pairs("Dataset", string(d.ID), "Place", place, "Readers", readers(d.Readers), "Size", size(d.Size), "Owner", string(d.Owner),
+	return a.Pairs("Dataset", string(d.ID), "Place", place, "Readers", readers(d.Readers), "Size", size(d.Size),
+		"Owner", string(d.Owner),
 		"Created", stamp(&d.Created, a.Clock.Now()), "Source", d.Source, "Copies", strings.Join(copies(d.Copies), ", "))
 }
 
@@ -238,7 +239,8 @@ func (a *app) putData(verb string) *cobra.Command {
 	f.StringVar(&bytes, "size", "", "`size` of the data, e.g. 40GB; used to estimate the cost of moving it")
 	f.StringVar(&source, "source", "", "where it is fetched from: a `path` on the nodes or an address")
 
-	f.StringVar(&allowed, "readers", everybody, "`users`, or projects as project/NAME, who may use it besides its owner, separated by commas, or everybody")
+	f.StringVar(&allowed, "readers", everybody,
+		"`users`, or projects as project/NAME, who may use it besides its owner, separated by commas, or everybody")
 
 	f.StringArrayVar(
 		&copied,

@@ -79,7 +79,8 @@ writes its last entries again; their numbers (seq) are the same.`,
 	flags.BoolVar(&f.Specs, "specs", false, "with -o json: add job specs to submissions")
 	flags.BoolVar(&f.Audit, "audit", false, "only what callers did or tried, with their tokens and addresses")
 	flags.StringVar(&f.Actor, "actor", "", "only what this `actor` did: a user, node/NAME or token/ID")
-	flags.StringVar(&cursorFile, "cursor-file", "", "with -o jsonl: continue after the entry whose number is in this `file`")
+	flags.StringVar(&cursorFile, "cursor-file", "",
+		"with -o jsonl: continue after the entry whose number is in this `file`")
 	a.OutputFlag(cmd, jsonLines)
 
 	return cmd
@@ -208,7 +209,6 @@ func (a *app) followEvents(ctx context.Context, client *api.Client, f api.EventF
 func (a *app) persistEvents(
 	ctx context.Context, client *api.Client, f api.EventFilter, write func(api.Event) error,
 ) error {
-
 	err := follow.Follower{Note: a.Note}.Persist(ctx, func(alive func()) (bool, error) {
 		over := false
 		err := client.FollowEvents(ctx, f, func(e api.Event, cursor string) error {

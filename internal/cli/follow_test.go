@@ -258,7 +258,8 @@ func TestLogsAreReadPageByPage(t *testing.T) {
 		reply(w, http.StatusOK, pages[r.URL.Query().Get("cursor")])
 	})
 
-	if code := p.types(t.Context(), "logs", "j1.2", "--rank", "1", "--stream", "stderr", "--tail", "9", "-t"); code != exit.OK {
+	if code := p.types(t.Context(), "logs", "j1.2", "--rank", "1", "--stream", "stderr", "--tail", "9",
+		"-t"); code != exit.OK {
 		t.Fatalf("exit code %d: %s", code, p.stderr)
 	}
 

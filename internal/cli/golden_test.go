@@ -459,7 +459,8 @@ func TestJobsWithoutFlagsShowsActiveAndRecentlyEnded(t *testing.T) {
 	}
 
 	p = newPerson(t).at(t, y)
-	if code := p.types(t.Context(), "jobs", "-q", "--since", "2d", "--state", "succeeded", "--state", "Paused"); code != exit.OK ||
+	if code := p.types(t.Context(), "jobs", "-q", "--since", "2d", "--state", "succeeded", "--state",
+		"Paused"); code != exit.OK ||
 		p.stdout.String() != "j5\nj4\n" {
 		t.Errorf("exit code %d, listed %q: %s", code, p.stdout, p.stderr)
 	}
@@ -509,7 +510,8 @@ func TestTheNewestEventsAreShown(t *testing.T) {
 		}
 
 		p = newPerson(t).at(t, y)
-		if code := p.types(t.Context(), "events", "--after", "7", "--limit", "2"); code != exit.OK || !strings.Contains(p.stdout.String(), "\n8 ") ||
+		if code := p.types(t.Context(), "events", "--after", "7", "--limit", "2"); code != exit.OK ||
+			!strings.Contains(p.stdout.String(), "\n8 ") ||
 			strings.Contains(p.stdout.String(), "\n10 ") {
 			t.Errorf("--after: exit code %d: %s", code, p.stdout)
 		}

@@ -79,7 +79,8 @@ func (a *app) nodeTable(nodes []api.Node) *table.Table {
 	now, wide := a.Clock.Now(), a.Output == console.Wide
 	head := []string{"NODE", "CLASS", "STATE", "SINCE", "GPUS", "FREE", "TFLOPS", "POWER", "PRICE", "JOBS", "LEASE"}
 	if wide {
-		head = append(head, "FREE CPUS", "FREE MEMORY", "SEEN", "POOL", "ADDRESS", "OS", "VERSION", "LIMITS", "ISOLATION", "REASON")
+		head = append(head, "FREE CPUS", "FREE MEMORY", "SEEN", "POOL", "ADDRESS", "OS", "VERSION", "LIMITS",
+			"ISOLATION", "REASON")
 	}
 
 	t := a.NewTable(head...)

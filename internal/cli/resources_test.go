@@ -111,14 +111,16 @@ func withBooks(t *testing.T) *yard {
 	}})
 
 	y.answer("GET /api/v1/retention", api.Retention{
-		Limits: api.RetentionLimits{Unused: job.Duration(24 * time.Hour), Output: job.Duration(30 * 24 * time.Hour), MaxOutput: 1e11, MaxSaved: 5e12},
-		Disks:  []api.Disk{{Path: "/var/lib/trainyard", Free: 40e9, Total: 100e9, Reserve: 1 << 30}},
+		Limits: api.RetentionLimits{Unused: job.Duration(24 * time.Hour), Output: job.Duration(30 * 24 * time.Hour),
+			MaxOutput: 1e11, MaxSaved: 5e12},
+		Disks: []api.Disk{{Path: "/var/lib/trainyard", Free: 40e9, Total: 100e9, Reserve: 1 << 30}},
 		Collected: &api.Collection{
 			At: ago(20 * time.Minute), Removed: "removed 3 outputs of ended jobs, 1.2 GB in total", Jobs: 12,
 			Files: api.Amount{Count: 340, Bytes: 2e9}, Chunks: api.Amount{Count: 12000, Bytes: 48e9},
 			Output: api.Amount{Count: 12, Bytes: 3e8},
 		},
-		Users: []api.RetentionShare{{User: "ada", Jobs: 10, Output: 2e8, Checkpoints: 48e9}, {User: "bob", Jobs: 2, Output: 1e8}},
+		Users: []api.RetentionShare{{User: "ada", Jobs: 10, Output: 2e8, Checkpoints: 48e9}, {User: "bob", Jobs: 2,
+			Output: 1e8}},
 	})
 
 	y.answer("GET /api/v1/leases", api.LeasePage{Leases: someLeases()})
@@ -358,7 +360,8 @@ func TestTablesOfMachinesAndMoney(t *testing.T) {
 		})
 	}
 
-	for name, args := range map[string][]string{"offers": {"offers", "--gpu", "A100"}, "data-audit": {"data", "audit", "scans"}} {
+	for name, args := range map[string][]string{"offers": {"offers", "--gpu", "A100"}, "data-audit": {"data",
+		"audit", "scans"}} {
 		p := newPerson(t).at(t, y)
 		if code := p.types(t.Context(), args...); code != exit.OK {
 			t.Fatalf("exit code %d: %s", code, p.stderr)
@@ -488,17 +491,20 @@ func TestChangesOfMachinesAndMoney(t *testing.T) {
 		says string
 	}{
 		{
-			[]string{"quota", "set", "user/ada", "--gpus", "4", "--nodes", "1", "--budget", "$250", "--gpu-hours", "9", "--period", "week", "--on-exceeded", "stop", "--warn-at", "90%"}, "PUT /api/v1/quotas/user/ada",
+			[]string{"quota", "set", "user/ada", "--gpus", "4", "--nodes", "1", "--budget", "$250", "--gpu-hours", "9",
+				"--period", "week", "--on-exceeded", "stop", "--warn-at", "90%"}, "PUT /api/v1/quotas/user/ada",
 			`{"gpus":4,"nodes":1,"gpu_hours":9,"budget":"$250","period":"week","on_exceeded":"stop","borrow":true,"warn_at":0.9}`,
 			"user/ada: 4 GPUs at once (more while no other job is queued), 1 on-demand node at once, $250.00 per week, 9 GPU-hours per week; warning at 90%, when exceeded: stop\n",
 		},
 		{[]string{"quota", "set", "each/project", "--nodes", "2", "--borrow=false"}, "PUT /api/v1/quotas/each/project", `{"nodes":2}`, "each/project: 2 on-demand nodes at once\n"},
 		{[]string{"quota", "remove", "user/ada"}, "DELETE /api/v1/quotas/user/ada", "", "quota of user/ada removed\n"},
-		{[]string{"data", "add", "cats", "--place", "cloud", "--size", "3GB", "--copy", "pool=lab", "--copy", "at=cloud:/cats"}, "PUT /api/v1/datasets/cats",
+		{[]string{"data", "add", "cats", "--place", "cloud", "--size", "3GB", "--copy", "pool=lab", "--copy",
+			"at=cloud:/cats"}, "PUT /api/v1/datasets/cats",
 			`{"place":"cloud","size":"3GB","copies":[{"pool":"lab"},{"at":"cloud","path":"/cats"}]}`, ""},
 		{[]string{"data", "set", "scans", "--place", "any"}, "PUT /api/v1/datasets/scans",
 			`{"place":"any","size":"40GB","source":"/data/scans","copies":[{"node":"box1","path":"/data/scans"},{"pool":"lab"}]}`, ""},
-		{[]string{"data", "remove", "scans"}, "DELETE /api/v1/datasets/scans", "", "Dataset scans removed; the data itself was not touched.\n"},
+		{[]string{"data", "remove", "scans"}, "DELETE /api/v1/datasets/scans", "",
+			"Dataset scans removed; the data itself was not touched.\n"},
 		{[]string{"override", "j7", "--place", "any", "--why", "agreed"}, "POST /api/v1/jobs/j7/override", `{"place":"any","why":"agreed"}`, "j7 may run on any nodes despite the rules of its datasets; this was recorded\n"},
 		{[]string{"release", "l9", "-y"}, "POST /api/v1/leases/l9/release", "", ""},
 	} {
@@ -588,7 +594,8 @@ func TestReportsAskForTheirPeriod(t *testing.T) {
 func TestReportsAsCSVComeAsTheyAre(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	for report, command := range map[string]string{"usage": "usage", "usage/report": "usage --by day", "savings": "savings"} {
+	for report, command := range map[string]string{"usage": "usage", "usage/report": "usage --by day",
+		"savings": "savings"} {
 		y.mux.HandleFunc("GET /api/v1/"+report, func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Accept") != "text/csv" {
 				t.Errorf("%s was asked for as %q", report, r.Header.Get("Accept"))
@@ -625,7 +632,8 @@ func TestEmptyBooksSayWhatToDo(t *testing.T) {
 	} {
 		p := newPerson(t).at(t, y)
 		p.terminal = true
-		if code := p.types(t.Context(), strings.Fields(command)...); code != exit.OK || !strings.Contains(p.stderr.String(), want) || !strings.Contains(p.stderr.String(), "\nNext:\n  trainyard ") ||
+		if code := p.types(t.Context(), strings.Fields(command)...); code != exit.OK ||
+			!strings.Contains(p.stderr.String(), want) || !strings.Contains(p.stderr.String(), "\nNext:\n  trainyard ") ||
 			p.stdout.String() != "" {
 			t.Errorf("%s: exit code %d, says %q and %q", command, code, p.stdout, p.stderr)
 		}

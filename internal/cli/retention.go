@@ -129,7 +129,8 @@ func (a *app) collectionText(c *api.Collection) error {
 		outcome += "; failed: " + c.Failure
 	}
 
-	if _, err := fmt.Fprintf(a.Stdout, "\nLast collection %s: %s\n", humanize.Time(c.At, a.Here(a.Clock.Now())), outcome); err != nil {
+	if _, err := fmt.Fprintf(a.Stdout, "\nLast collection %s: %s\n", humanize.Time(c.At, a.Here(a.Clock.Now())),
+		outcome); err != nil {
 		return err
 	}
 

@@ -324,7 +324,8 @@ func TestNothingInARequestIsTakenForShell(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			want := map[string]string{"token": r.Boot.Token, "name": r.Name, "on_lease_end": "shutdown -P now", "data_roots": r.Boot.DataRoots,
+			want := map[string]string{"token": r.Boot.Token, "name": r.Name, "on_lease_end": "shutdown -P now",
+				"data_roots":  r.Boot.DataRoots,
 				"spot_notice": "aws"}
 			if diff := cmp.Diff(want, settings); diff != "" {
 				t.Errorf("settings (-want +got):\n%s", diff)

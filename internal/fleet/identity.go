@@ -36,7 +36,8 @@ const (
 
 // Problem returns what keeps new jobs off a node with this inventory until an admin accepts it, nil if nothing does.
 func (i *Identity) Problem(inv *Inventory) *Problem {
-	const remedy = "; check the machine and accept it (trainyard nodes accept) or remove it (trainyard nodes remove --force)"
+	const remedy = "; check the machine and accept it (trainyard nodes accept) or remove it " +
+		"(trainyard nodes remove --force)"
 
 	if i.Alarm != "" {
 		return &Problem{Cause: CauseIdentity, Reason: i.Alarm + remedy}
@@ -94,8 +95,8 @@ const memoryTolerance = 1.05
 
 func grows(was, is job.Bytes) bool { return float64(is) > float64(was)*memoryTolerance }
 
-// Growth says what a node declares more than was accepted, "" if nothing is. Broken GPUs do not count: they get no jobs,
-// and may say nothing of what they are. That they are back in service is no growth.
+// Growth says what a node declares more than was accepted, "" if nothing is. Broken GPUs do not count: they get no
+// jobs, and may say nothing of what they are. That they are back in service is no growth.
 func (h *Hardware) Growth(inv *Inventory) string {
 	found := inv.hardware(func(g *GPU) bool { return g.Error == "" })
 	var parts []string

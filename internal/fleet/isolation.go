@@ -16,8 +16,9 @@ const (
 // Isolations lists every kind of isolation.
 func Isolations() []Isolation { return []Isolation{IsolationUsers, IsolationNone} }
 
-// RequiresSingleUser reports whether the node may run jobs of one user at a time only: nothing separates jobs there, and
-// its operator has not allowed to mix users. An agent of an earlier version does not say, and isolates nothing.
+// RequiresSingleUser reports whether the node may run jobs of one user at a time only: nothing separates jobs
+// there, and its operator has not allowed to mix users. An agent of an earlier version does not say, and isolates
+// nothing.
 func (inv *Inventory) RequiresSingleUser() bool {
 	return inv.Isolation != IsolationUsers && !inv.MixUsers
 }

@@ -18,11 +18,11 @@ type Checked struct {
 	Starts []Start
 }
 
-// Check splits a plan into the part that can be carried out as a whole and the errors of the
-// rest. It assumes nothing about the policy: a job that is stopped must be running and able to
-// resume; nodes must be open and allowed for the job; GPUs must be free, or freed by a stop,
-// and of the right kind; counts must be within what the job asks for; and no job may be placed
-// twice; and a node for one user at a time gets jobs of one user. A stop that only serves another start of the same job is dropped with that start.
+// Check splits a plan into the part that can be carried out as a whole and the errors of the rest. It assumes
+// nothing about the policy: a job that is stopped must be running and able to resume; nodes must be open and
+// allowed for the job; GPUs must be free, or freed by a stop, and of the right kind; counts must be within what
+// the job asks for; and no job may be placed twice; and a node for one user at a time gets jobs of one user. A
+// stop that only serves another start of the same job is dropped with that start.
 func Check(v *View, p Plan) (Checked, []error) {
 	var bad []error
 	stops := p.Stops
@@ -369,9 +369,9 @@ func dedicated(j id.Job, n id.Node, tenant id.User) error {
 		"the plan for job %s cannot be carried out: node %s runs jobs of one user at a time and gets one of %s", j, n, tenant)
 }
 
-// Again reports whether what Check refuses may be possible in another way as soon as the rest of the plan is carried out,
-// so that another plan is due. Policies see to whom a node is dedicated in the view, and not what their own plan makes of
-// it.
+// Again reports whether what Check refuses may be possible in another way as soon as the rest of the plan is
+// carried out, so that another plan is due. Policies see to whom a node is dedicated in the view, and not what
+// their own plan makes of it.
 func Again(err error) bool {
 	var f *fault.Error
 	return errors.As(err, &f) && f.Code == codeDedicated

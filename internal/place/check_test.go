@@ -60,7 +60,8 @@ func TestCheckRefusesWhatCannotBeCarriedOut(t *testing.T) {
 		"a node outside its place": {starts(need(1, func(s *job.Spec) { s.Place = job.PlaceCloud }), one("a", 1)), []string{cannot + "it does not fit on node a"}},
 		"data that may be nowhere": {starts(need(1, func(s *job.Spec) { s.Place = job.PlaceNowhere }), one("a", 1)), []string{cannot + "it does not fit on node a"}},
 		"a gang of which half fits takes nothing": {
-			append(starts(need(2, two), []place.Allocation{seat("a", 3), seat("b", 3)}), starts(need(1, nil), nil, one("a", 1))[1:]...),
+			append(starts(need(2, two), []place.Allocation{seat("a", 3), seat("b", 3)}), starts(need(1, nil), nil,
+				one("a", 1))[1:]...),
 			[]string{cannot + "it does not fit on node b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,7 +163,8 @@ func TestANodeThatDoesNotIsolateUsersIsDedicatedToOne(t *testing.T) {
 	alone := func(n *fleet.Node) { n.Inventory.SingleUser = true }
 	start := func(number uint64, user id.User, node id.Node, gpus uint64) place.Start {
 		return place.Start{
-			Item:        &queue.Item{Job: id.NewJob(number), Number: number, User: user, Shape: &queue.Shape{Need: need(1, nil)}},
+			Item: &queue.Item{Job: id.NewJob(number), Number: number, User: user,
+				Shape: &queue.Shape{Need: need(1, nil)}},
 			Allocations: []place.Allocation{{Node: node, GPUs: gpus}}, Reason: "why not",
 		}
 	}

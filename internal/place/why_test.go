@@ -165,7 +165,8 @@ func TestExplain(t *testing.T) {
 				y.node("b", 4, state(fleet.Suspect))
 				y.node("c", 0, nil)
 			}, need: need(1, nil),
-			want: place.Why{Blocker: place.BlockClosed, Sentence: "2 nodes could run it, but a is cordoned and b is suspect", Remedies: texts("trainyard uncordon a")},
+			want: place.Why{Blocker: place.BlockClosed,
+				Sentence: "2 nodes could run it, but a is cordoned and b is suspect", Remedies: texts("trainyard uncordon a")},
 		},
 		"without space": {
 			yard: func(y yard) {
@@ -197,7 +198,8 @@ func TestExplain(t *testing.T) {
 			}, need: need(4, nil),
 			want: place.Why{Blocker: place.BlockResources, Sentence: "4 GPUs and 1 CPU needed, at most 1 free on any of 2 " +
 				"suitable nodes; j2 (bob) is expected to release 4 GPUs on b at 10:00 UTC",
-				Nodes: []id.Node{"b", "a"}, Remedies: texts("a has room for it with gpus: 1", "b has room for it when j2 (bob) has ended")},
+				Nodes: []id.Node{"b", "a"}, Remedies: texts("a has room for it with gpus: 1",
+					"b has room for it when j2 (bob) has ended")},
 			by: []id.Job{"j2", "j1"},
 		},
 		"others hold the CPUs": {
@@ -318,7 +320,8 @@ func TestExplainNamesTheDataset(t *testing.T) {
 	}{
 		"no node of that place": {
 			yard: func(y yard) { y.node("c", 4, cloud) }, need: at(1, job.PlaceLocal),
-			want: place.Why{Blocker: place.BlockData, Sentence: rule + ", and the yard has no local node", Remedies: texts("add such a node", ask)},
+			want: place.Why{Blocker: place.BlockData, Sentence: rule + ", and the yard has no local node",
+				Remedies: texts("add such a node", ask)},
 		},
 		"nowhere at all": {
 			yard: func(y yard) {
@@ -345,7 +348,8 @@ func TestExplainNamesTheDataset(t *testing.T) {
 				y.node("a", 1, func(n *fleet.Node) { n.State = fleet.Lost })
 				y.node("c", 1, cloud)
 			}, need: at(1, job.PlaceLocal),
-			want: place.Why{Blocker: place.BlockClosed, Sentence: "1 node could run it, but a is lost; c has room, but " + rule, Remedies: texts(ask)},
+			want: place.Why{Blocker: place.BlockClosed,
+				Sentence: "1 node could run it, but a is lost; c has room, but " + rule, Remedies: texts(ask)},
 		},
 		"all busy: it is not the rule": {
 			yard: func(y yard) {

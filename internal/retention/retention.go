@@ -1,5 +1,6 @@
 // Package retention decides how long the yard keeps what jobs leave behind: their files, their output, their
-// checkpoints and the records of them. It removes nothing itself. What a job that has not ended needs is always kept, and so is what is pinned.
+// checkpoints and the records of them. It removes nothing itself. What a job that has not ended needs is always
+// kept, and so is what is pinned.
 package retention
 
 import (
@@ -159,7 +160,8 @@ func (l Limits) SurplusOutput(all []Printed) map[id.Job]string {
 	for i := range oldest {
 		p := &oldest[i]
 		if l.UserOutput > 0 && users[p.Owner] > l.UserOutput {
-			surplus[p.Job] = fmt.Sprintf("the output of ended jobs of %s takes more than %s", p.Owner, humanize.Size(l.UserOutput))
+			surplus[p.Job] = fmt.Sprintf("the output of ended jobs of %s takes more than %s", p.Owner,
+				humanize.Size(l.UserOutput))
 			users[p.Owner] -= p.Bytes
 			total -= p.Bytes
 		}

@@ -44,7 +44,8 @@ func TestATokenEndsWithTheOneThatCreatedIt(t *testing.T) {
 	y.must(err)
 
 	if child.Parent != parsed.ID || child.Expires.After(short.Expires) {
-		t.Errorf("created with %s, ends with %q at %s, want not after %s", parsed.ID, child.Parent, child.Expires, short.Expires)
+		t.Errorf("created with %s, ends with %q at %s, want not after %s", parsed.ID, child.Parent, child.Expires,
+			short.Expires)
 	}
 
 	grandchild, err := y.client(child.Text).CreateToken(t.Context(),
@@ -184,7 +185,8 @@ func TestAProjectIsForItsMembers(t *testing.T) {
 	_, err = bob.CancelJob(t.Context(), "j5")
 	wantFault(t, err, fault.NotFound, "job_not_found")
 
-	events := y.raw(y.http, http.MethodGet, "/api/v1/events?job=j2", y.token("lea", tenant.Researcher, tenant.ScopeRead), "")
+	events := y.raw(y.http, http.MethodGet, "/api/v1/events?job=j2", y.token("lea", tenant.Researcher,
+		tenant.ScopeRead), "")
 	if string(events.body) != `{"events":[],"next":"0"}`+"\n" {
 		t.Errorf("a stranger sees the events of j2: %s", events.body)
 	}
@@ -192,7 +194,7 @@ func TestAProjectIsForItsMembers(t *testing.T) {
 
 func TestPrioritiesAreCapped(t *testing.T) {
 	t.Parallel()
-	caps := tenant.Caps{Role: map[tenant.Role]int{tenant.Researcher: 50}, Lead: 80}
+	caps := tenant.Caps{Role: map[tenant.Role]int{tenant.Researcher: 50}, Lead: 80} //nolint:exhaustive // others have none
 	y := newYard(t, withYard(func(c *yardmaster.Config) { c.Caps = caps }))
 	ada, root := y.researcher("ada"), y.admin()
 	y.submit(ada, "run: a\npriority: 50")

@@ -156,7 +156,8 @@ func TestAMachineWhoseAnswerWasLostJoinsAgainByATokenThatIsUsedUp(t *testing.T) 
 	csr, err := n.identity.CSR("x")
 	y.must(err)
 	reply, err := y.client("").
-		Join(t.Context(), api.JoinRequest{Capability: 1, Token: tokens["used up"], Name: "n9", CSR: string(csr), Inventory: someInventory()})
+		Join(t.Context(), api.JoinRequest{Capability: 1, Token: tokens["used up"], Name: "n9", CSR: string(csr),
+			Inventory: someInventory()})
 	y.must(err)
 
 	if reply.Node != n.identity.Node() {

@@ -173,7 +173,7 @@ func (y *yard) open(path, token string) (leave func()) {
 	y.must(err)
 	req.Header.Set("Authorization", "Bearer "+token)
 
-	resp, err := y.http.Do(req) //nolint:bodyclose // it is when the feed is left
+	resp, err := y.http.Do(req)
 	y.must(err)
 
 	if resp.StatusCode != http.StatusOK {

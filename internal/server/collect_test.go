@@ -141,7 +141,8 @@ func TestOldJobsAndEventsAreForgotten(t *testing.T) {
 	waiting := y.submit(ada, "run: x\nresources: {memory: 900GB}")[0].ID
 	reports := y.pruned(limits)
 
-	if reports[0] != "" || !strings.Contains(reports[1], "1 output of ended jobs") || !strings.Contains(reports[1], "1 old job") ||
+	if reports[0] != "" || !strings.Contains(reports[1], "1 output of ended jobs") || !strings.Contains(reports[1],
+		"1 old job") ||
 		!strings.Contains(reports[1], "old events") {
 		t.Errorf("removed %q", reports)
 	}
@@ -168,7 +169,8 @@ func TestOldJobsAndEventsAreForgotten(t *testing.T) {
 	report, err := ada.Retention(t.Context())
 	y.must(err)
 
-	if len(report.Users) != 1 || report.Users[0].User != "ada" || report.Users[0].Jobs != 4 || report.Users[0].Output != 0 {
+	if len(report.Users) != 1 || report.Users[0].User != "ada" || report.Users[0].Jobs != 4 ||
+		report.Users[0].Output != 0 {
 		t.Errorf("ada has %+v", report.Users)
 	}
 

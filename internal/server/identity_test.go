@@ -135,7 +135,8 @@ func TestReportsWhoseNumbersDoNotIncreaseAreNoticed(t *testing.T) {
 		}
 	}
 
-	if alarms := y.events("node.identity_alarm"); len(alarms) != 1 || !strings.Contains(alarms[0].Reason, "two processes") {
+	if alarms := y.events("node.identity_alarm"); len(alarms) != 1 || !strings.Contains(alarms[0].Reason,
+		"two processes") {
 		t.Errorf("the alarms are %+v", alarms)
 	}
 }

@@ -100,7 +100,8 @@ func TestInbox(t *testing.T) {
 	closed, err := root.Inbox(t.Context(), api.QuestionFilter{All: true, Job: j})
 	y.must(err)
 
-	if len(closed.Questions) != 1 || closed.Questions[0].Reason != "ada accepted: run it again with as much memory as before" {
+	if len(closed.Questions) != 1 ||
+		closed.Questions[0].Reason != "ada accepted: run it again with as much memory as before" {
 		t.Errorf("the inbox has %+v", closed.Questions)
 	}
 

@@ -99,6 +99,7 @@ func (s *Server) do(ctx context.Context, m yardmaster.Message) (any, error) {
 
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
+
 	return s.Loop.Do(ctx, m)
 }
 

@@ -33,8 +33,9 @@ var tryers = []struct {
 	{"root", tenant.Admin},
 }
 
-// matrixRow is one operation and what each caller is answered: y for let in, else the last digit of 401, 403 or 404.
-// First is somebody without a token; then each of the tryers with the scopes read, submit, tokens and admin; last a node.
+// matrixRow is one operation and what each caller is answered: y for let in, else the last digit of 401, 403 or
+// 404. First is somebody without a token; then each of the tryers with the scopes read, submit, tokens and admin;
+// last a node.
 type matrixRow struct {
 	path string // with the names of real things
 	body string

@@ -55,7 +55,8 @@ func TestAPersonalYardRefusesOthers(t *testing.T) {
 		}
 	}
 
-	if _, err := root.PutUser(t.Context(), "early", api.UserRequest{Role: tenant.Researcher}); codeOf(err) != "personal_yard" {
+	if _, err := root.PutUser(t.Context(), "early",
+		api.UserRequest{Role: tenant.Researcher}); codeOf(err) != "personal_yard" {
 		t.Errorf("enabled again: %v", err)
 	}
 
@@ -64,7 +65,8 @@ func TestAPersonalYardRefusesOthers(t *testing.T) {
 	}
 }
 
-// A node whose agent does not say that it isolates users, as that of an earlier version, runs jobs of one user at a time.
+// A node whose agent does not say that it isolates users, as that of an earlier version, runs jobs of one user at
+// a time.
 func TestANodeThatDoesNotIsolateUsersIsShownAndDedicated(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
@@ -85,7 +87,8 @@ func TestANodeThatDoesNotIsolateUsersIsShownAndDedicated(t *testing.T) {
 	}
 
 	d, err := ben.Job(t.Context(), his)
-	if err != nil || d.Why == nil || !strings.Contains(d.Why.Sentence, "not isolated from each other on old (in use by ada)") {
+	if err != nil || d.Why == nil || !strings.Contains(d.Why.Sentence,
+		"not isolated from each other on old (in use by ada)") {
 		t.Fatalf("ben is told %+v: %v", d.Why, err)
 	}
 

@@ -79,7 +79,8 @@ func TestJoiningTwiceMakesOneNode(t *testing.T) {
 			}
 
 			reply, err := y.client("").
-				Join(t.Context(), api.JoinRequest{Capability: 1, Token: token, Name: "GPU Box", CSR: string(csr), Inventory: someInventory()})
+				Join(t.Context(), api.JoinRequest{Capability: 1, Token: token, Name: "GPU Box", CSR: string(csr),
+					Inventory: someInventory()})
 			if err != nil {
 				t.Error(err)
 				return

@@ -56,7 +56,8 @@ func provisioning(_ *Config, c *yardmaster.Config) {
 
 	for _, o := range []fleet.Offer{
 		{Type: "big", GPU: "A100", GPUs: 8, GPUMemory: 80 << 30, Hourly: 20_000_000},
-		{Type: "small", GPU: "L4", GPUs: 1, GPUMemory: 24 << 30, Hourly: 1_000_000, BillingIncrement: job.Duration(time.Hour)},
+		{Type: "small", GPU: "L4", GPUs: 1, GPUMemory: 24 << 30, Hourly: 1_000_000,
+			BillingIncrement: job.Duration(time.Hour)},
 		{Type: "small", Spot: true, GPU: "L4", GPUs: 1, GPUMemory: 24 << 30, Hourly: 1_200_000},
 		{Type: "mid", Region: "north", GPU: "A100", GPUs: 2, GPUMemory: 40 << 30, Hourly: 5_000_000},
 	} {
@@ -156,10 +157,14 @@ func TestALeaseIsSeenByWhoPaysAndReturnedByAnAdmin(t *testing.T) {
 		f    api.LeaseFilter
 		want string
 	}{
-		{root, api.LeaseFilter{}, "l3 l2 l1 > "}, {ada, api.LeaseFilter{}, "l3 l1 > "}, {bob, api.LeaseFilter{Live: true}, "l2 > "},
-		{root, api.LeaseFilter{Owner: "bob"}, "l2 > "}, {root, api.LeaseFilter{Job: "j3"}, "l3 > "}, {root, api.LeaseFilter{Project: "p"}, " > "},
-		{root, api.LeaseFilter{Page: api.Page{Limit: 2}}, "l3 l2 > l2"}, {root, api.LeaseFilter{Page: api.Page{Limit: 2, Cursor: "l2"}}, "l1 > "},
-		{root, api.LeaseFilter{To: y.clock.Now().Add(-time.Hour)}, " > "}, {root, api.LeaseFilter{From: y.clock.Now()}, "l3 l2 l1 > "},
+		{root, api.LeaseFilter{}, "l3 l2 l1 > "}, {ada, api.LeaseFilter{}, "l3 l1 > "}, {bob,
+			api.LeaseFilter{Live: true}, "l2 > "},
+		{root, api.LeaseFilter{Owner: "bob"}, "l2 > "}, {root, api.LeaseFilter{Job: "j3"}, "l3 > "}, {root,
+			api.LeaseFilter{Project: "p"}, " > "},
+		{root, api.LeaseFilter{Page: api.Page{Limit: 2}}, "l3 l2 > l2"}, {root,
+			api.LeaseFilter{Page: api.Page{Limit: 2, Cursor: "l2"}}, "l1 > "},
+		{root, api.LeaseFilter{To: y.clock.Now().Add(-time.Hour)}, " > "}, {root,
+			api.LeaseFilter{From: y.clock.Now()}, "l3 l2 l1 > "},
 	} {
 		if got := list(tt.who, tt.f); got != tt.want {
 			t.Errorf("%+v lists %q, want %q", tt.f, got, tt.want)
@@ -577,12 +582,14 @@ func TestTheBooksHaveWhatRunsNow(t *testing.T) {
 	}
 
 	token := y.token("root", tenant.Admin, tenant.ScopeAdmin)
-	if got := y.raw(y.http, http.MethodGet, "/api/v1/usage?format=csv", token, ""); got.header.Get("Content-Type") != "text/csv; charset=utf-8" ||
+	if got := y.raw(y.http, http.MethodGet, "/api/v1/usage?format=csv", token,
+		""); got.header.Get("Content-Type") != "text/csv; charset=utf-8" ||
 		!strings.HasPrefix(string(got.body), "group,class,node,") {
 		t.Errorf("usage as CSV: %v %.200s", got.header, got.body)
 	}
 
-	if got := y.raw(y.http, http.MethodGet, "/api/v1/usage?format=json", token, "", "Accept: text/csv"); got.header.Get("Content-Type") != "application/json" {
+	if got := y.raw(y.http, http.MethodGet, "/api/v1/usage?format=json", token, "",
+		"Accept: text/csv"); got.header.Get("Content-Type") != "application/json" {
 		t.Errorf("the format that was asked for counts: %v", got.header)
 	}
 }

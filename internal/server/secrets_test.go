@@ -59,7 +59,8 @@ func TestASecretReachesTheNodeOfTheRunAndNothingElse(t *testing.T) {
 	y.must(err)
 	j := y.submit(ada, "run: a\nsecrets: [KEY, 'FILE:file']")[0].ID
 	got := n.assigned(n.awaitRun(j, 1))
-	want := []api.SecretValue{{Name: "KEY", Value: plantedSecret}, {Name: "FILE", Value: "planted one\nplanted two\n", File: true}}
+	want := []api.SecretValue{{Name: "KEY", Value: plantedSecret}, {Name: "FILE",
+		Value: "planted one\nplanted two\n", File: true}}
 	if diff := cmp.Diff(want, got.Secrets); diff != "" || got.SecretsError != "" {
 		t.Errorf("secrets of the assignment (-want +got):\n%s%s", diff, got.SecretsError)
 	}
@@ -86,7 +87,8 @@ func TestASecretReachesTheNodeOfTheRunAndNothingElse(t *testing.T) {
 	})
 	now := y.clock.Now()
 	n.tell(api.RankReport{
-		Run: got.Run, UID: got.Launch.UID, State: job.RunEnded, Started: now, Ended: now, Cause: job.CauseCancelled, Signalled: true,
+		Run: got.Run, UID: got.Launch.UID, State: job.RunEnded, Started: now, Ended: now, Cause: job.CauseCancelled,
+		Signalled: true,
 	})
 	_, err = ada.ResumeJob(t.Context(), j)
 	y.must(err)
@@ -111,7 +113,8 @@ func TestBadSecretsAreRefusedWithoutRepeatingThem(t *testing.T) {
 		"a bad name":    {"K-Y", `"qqqqqqqq"`, "bad_request"},
 	} {
 		answer := y.raw(y.http, http.MethodPut, "/api/v1/secrets/user/ada/"+test.name, token, `{"value":`+test.value+`}`)
-		if answer.p.Code != test.code || bytes.Contains(answer.body, []byte("qqq")) || bytes.Contains(answer.body, []byte("12345678")) {
+		if answer.p.Code != test.code || bytes.Contains(answer.body, []byte("qqq")) || bytes.Contains(answer.body,
+			[]byte("12345678")) {
 			t.Errorf("%s: answered with %d %.300s, want %s", name, answer.status, answer.body, test.code)
 		}
 	}

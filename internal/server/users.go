@@ -148,8 +148,8 @@ func (s *Server) putUser(ctx context.Context, in *putUserInput) (*httpapi.Body[a
 	return &httpapi.Body[api.User]{Body: toUser(&u, u.Usage)}, nil
 }
 
-// allowPerson refuses to let another person use a yard whose jobs can do whatever the person can who started it. Users who
-// are there already may be changed.
+// allowPerson refuses to let another person use a yard whose jobs can do whatever the person can who started it.
+// Users who are there already may be changed.
 func (s *Server) allowPerson(ctx context.Context, name id.User) error {
 	if !s.Personal || name == callerOf(ctx).User {
 		return nil
@@ -173,6 +173,6 @@ func personalYard(name id.User) error {
 	return fault.New(fault.Conflict, "personal_yard",
 		"%s cannot use this yard: its jobs run under the account of the person who started it with trainyard up, and could "+
 			"read and change everything of theirs", name).
-		WithRemedy("start it as root with trainyard up --isolation users, or run trainyard server and agents on machines of " +
-			"their own; trainyard up --mix-users yes accepts the risk")
+		WithRemedy("start it as root with trainyard up --isolation users, or run trainyard server and agents on machines " +
+			"of their own; trainyard up --mix-users yes accepts the risk")
 }

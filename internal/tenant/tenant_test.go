@@ -99,9 +99,11 @@ func TestTheProjectsThatACallerSees(t *testing.T) {
 
 	for role, want := range map[tenant.Role]string{
 		tenant.Viewer: "[speech vision]", tenant.Researcher: "[vision]", tenant.Admin: "[speech vision]",
+		tenant.Operator: "[speech vision]",
 	} {
 		c := tenant.Caller{
-			User: "ada", Role: role, Scope: tenant.ScopeRead, Leads: []id.Project{"vision"}, Member: []id.Project{"speech", "vision"},
+			User: "ada", Role: role, Scope: tenant.ScopeRead, Leads: []id.Project{"vision"},
+			Member: []id.Project{"speech", "vision"},
 		}
 		if got := fmt.Sprint(c.Sees(tenant.ReadJob)); got != want {
 			t.Errorf("%s sees the jobs of %s, want %s", role, got, want)
@@ -115,6 +117,7 @@ func TestTheProjectsThatACallerSees(t *testing.T) {
 
 func TestTheHighestPriorityOfAUser(t *testing.T) {
 	t.Parallel()
+	//nolint:exhaustive // others have none
 	caps := tenant.Caps{Role: map[tenant.Role]int{tenant.Researcher: 50, tenant.Operator: 90}, Lead: 80}
 
 	for name, tc := range map[string]struct {

@@ -137,7 +137,8 @@ func checkFile(f api.ManifestFile) error {
 // safePath reports whether p names something inside a folder, written in the
 // one way there is to write it.
 func safePath(p string) bool {
-	if p == "" || len(p) > maxPath || strings.Count(p, "/") >= maxDepth || !utf8.ValidString(p) || strings.ContainsRune(p, 0) {
+	if p == "" || len(p) > maxPath || strings.Count(p, "/") >= maxDepth || !utf8.ValidString(p) ||
+		strings.ContainsRune(p, 0) {
 		return false
 	}
 
@@ -153,7 +154,8 @@ func safePath(p string) bool {
 // insideLink reports whether a link at name with this target stays inside, as
 // far as its text tells.
 func insideLink(name, target string) bool {
-	if target == "" || len(target) > maxLink || strings.Count(target, "/") >= maxDepth || !utf8.ValidString(target) || strings.ContainsRune(target, 0) ||
+	if target == "" || len(target) > maxLink || strings.Count(target, "/") >= maxDepth ||
+		!utf8.ValidString(target) || strings.ContainsRune(target, 0) ||
 		path.IsAbs(target) {
 		return false
 	}

@@ -495,7 +495,8 @@ func TestAnOverrideIsWrittenDown(t *testing.T) {
 		t.Fatalf("it is on %q, want c", n)
 	}
 
-	if got := y.job(j).Override; got != (job.Override{Place: job.PlaceAny, By: "alice", Why: "the owner agreed", At: y.now}) {
+	if got := y.job(j).Override; got != (job.Override{Place: job.PlaceAny, By: "alice", Why: "the owner agreed",
+		At: y.now}) {
 		t.Errorf("kept as %+v", got)
 	}
 

@@ -139,7 +139,8 @@ func checkJobs(y *Yard) error {
 			return fmt.Errorf("job %s has run %s, which is not live", r.ID, r.run.ID)
 		case r.item != nil && (!r.State.Waiting() || len(r.pendingNeeds) > 0 || r.NotBefore.After(y.now)):
 			return fmt.Errorf("job %s is in line: %s, waits for %v, not before %s", r.ID, r.State, r.pendingNeeds, r.NotBefore)
-		case r.item == nil && r.promise == nil && r.hold.reason == "" && r.State.Waiting() && len(r.pendingNeeds) == 0 && !r.NotBefore.After(y.lastTick):
+		case r.item == nil && r.promise == nil && r.hold.reason == "" && r.State.Waiting() &&
+			len(r.pendingNeeds) == 0 && !r.NotBefore.After(y.lastTick):
 			return fmt.Errorf("job %s is %s, may run, and is not in line", r.ID, r.State)
 		case r.State.Final() == r.Ended.IsZero():
 			return fmt.Errorf("job %s is %s and ended at %s", r.ID, r.State, r.Ended)

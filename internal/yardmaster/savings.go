@@ -271,10 +271,11 @@ func (y *Yard) saved(r *jobRecord, worked ledger.Span, cause job.Cause, done flo
 // have ended in the same way elsewhere.
 func ownEnd(cause job.Cause) bool {
 	switch cause {
-	case job.CauseNone, job.CauseUserCode, job.CauseHostOOM, job.CauseGPUOOM, job.CauseSetupFailed, job.CauseTimedOut:
+	case job.CauseNone, job.CauseUserCode, job.CauseHostOOM, job.CauseGPUOOM, job.CauseSetupFailed, job.CauseTimedOut,
+		job.CauseDiskLimit:
 		return true
 	case job.CauseNodeLost, job.CauseImageFailed, job.CauseDataFailed, job.CauseLaunchFailed, job.CauseCancelled,
-		job.CausePreempted, job.CauseNeedFailed, job.CauseRestoreFailed:
+		job.CausePreempted, job.CauseNeedFailed, job.CauseRestoreFailed, job.CauseSupervisorLost:
 	}
 
 	return false

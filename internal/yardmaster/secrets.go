@@ -61,7 +61,7 @@ type RewrapSecrets struct {
 	By      id.User
 }
 
-func (m RewrapSecrets) handle(y *Yard) (any, error) {
+func (m RewrapSecrets) handle(y *Yard) (any, error) { //nolint:unparam // Message wants both results
 	y.secrets.Rewrap(m.Secrets)
 	y.event(Event{
 		Kind: "secret.rotated", Actor: string(m.By),
@@ -117,8 +117,8 @@ func (y *Yard) mayUseProject(u id.User, p id.Project) bool {
 	return err == nil && y.people.Restricted(p)
 }
 
-// removeSecretsOf deletes the secrets of a project whose record is removed: whoever adds it again may have other members
-// in mind.
+// removeSecretsOf deletes the secrets of a project whose record is removed: whoever adds it again may have other
+// members in mind.
 func (y *Yard) removeSecretsOf(p id.Project, by string) {
 	for _, s := range y.secrets.All() {
 		if s.Subject.Project == p {

@@ -31,7 +31,8 @@ func secretYard(t *testing.T) *yard {
 func (y *yard) secret(of tenant.Subject, name, value string) {
 	y.t.Helper()
 	y.ok(yardmaster.PutSecret{By: "alice", Secret: tenant.Secret{
-		Subject: of, Name: name, Sealed: tenant.Sealed{Key: "k1", DataKey: []byte("data key of " + value), Value: []byte(value)},
+		Subject: of, Name: name, Sealed: tenant.Sealed{Key: "k1", DataKey: []byte("data key of " + value),
+			Value: []byte(value)},
 	}})
 }
 
@@ -69,7 +70,8 @@ func TestAJobThatAsksForAnUnknownSecretIsRefused(t *testing.T) {
 	_, err := y.Step(y.now, yardmaster.Submit{Owner: "bob", Jobs: []yardmaster.NewJob{{Spec: secretive("KEY")}}})
 
 	var f *fault.Error
-	if !errors.As(err, &f) || f.Code != "secret_not_found" || f.Field != "secrets" || !strings.Contains(f.Remedy, "secrets set KEY") {
+	if !errors.As(err, &f) || f.Code != "secret_not_found" || f.Field != "secrets" || !strings.Contains(f.Remedy,
+		"secrets set KEY") {
 		t.Errorf("error %v, want one that names the secret and the remedy", err)
 	}
 
@@ -135,7 +137,8 @@ func TestAJobWhoseSecretIsRemovedIsHeldUntilItIsBack(t *testing.T) {
 	run := id.NewRun(running, 1)
 	y.ok(yardmaster.NodeReport{Node: "a", Restores: true, Secrets: true, Ranks: []yardmaster.RankReport{
 		{Run: run, State: job.RunRunning, Started: y.now},
-		{Run: run, State: job.RunEnded, Started: y.now, Ended: y.now, Cause: job.CauseLaunchFailed, Reason: "secret KEY not found"},
+		{Run: run, State: job.RunEnded, Started: y.now, Ended: y.now, Cause: job.CauseLaunchFailed,
+			Reason: "secret KEY not found"},
 	}})
 	y.now = y.now.Add(20 * time.Second) // past the delay before a retry
 	y.ok(yardmaster.Tick{})
@@ -181,8 +184,8 @@ func TestASecretThatCannotBeDecryptedHoldsItsJobs(t *testing.T) {
 	}
 }
 
-// TestSecretsOfAProjectAreForItsMembers: the name of a project without a record is a label that anybody may write, so it
-// has no secrets.
+// TestSecretsOfAProjectAreForItsMembers: the name of a project without a record is a label that anybody may write,
+// so it has no secrets.
 func TestSecretsOfAProjectAreForItsMembers(t *testing.T) {
 	t.Parallel()
 	y := secretYard(t)
@@ -252,7 +255,8 @@ func TestARewrapDoesNotUndoANewValue(t *testing.T) {
 
 	var list []secrets.Rewrapped
 	for _, s := range stale {
-		list = append(list, secrets.Rewrapped{Secret: s, Sealed: tenant.Sealed{Key: "k2", DataKey: []byte("new"), Value: s.Sealed.Value}})
+		list = append(list, secrets.Rewrapped{Secret: s, Sealed: tenant.Sealed{Key: "k2", DataKey: []byte("new"),
+			Value: s.Sealed.Value}})
 	}
 
 	y.ok(yardmaster.RewrapSecrets{Secrets: list, By: "alice"})
@@ -280,7 +284,8 @@ func TestJobsWithSecretsAreNotSentToAgentsThatDoNotPassThemOn(t *testing.T) {
 	}
 
 	why, _ := y.Why(y.now, j)
-	if why.Blocker != place.BlockNoFit || !strings.Contains(why.Sentence, "agents of those that could run it are too old") {
+	if why.Blocker != place.BlockNoFit || !strings.Contains(why.Sentence,
+		"agents of those that could run it are too old") {
 		t.Errorf("it waits because of %+v", why.Why)
 	}
 

@@ -84,7 +84,8 @@ type bell struct {
 
 func newBell(clk clock.Clock, dir string) (*bell, error) {
 	path := filepath.Join(dir, "bell")
-	if err := errors.Join(syscall.Mkfifo(path, 0o600), os.Chmod(path, 0o666)); err != nil { // jobs may be other users'
+	//nolint:gosec // jobs of other users write to it
+	if err := errors.Join(syscall.Mkfifo(path, 0o600), os.Chmod(path, 0o666)); err != nil {
 		return nil, fmt.Errorf("make the pipe %s: %w", path, err)
 	}
 

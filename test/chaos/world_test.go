@@ -325,7 +325,8 @@ func (w *world) startAgent(name string) {
 
 // startAgentIn starts an agent under a name on a host, with a data folder other than the host's usual one.
 func (w *world) startAgentIn(host, data, name string) (p *yardtest.Process) {
-	args := []string{"agent", "join", "--isolation", "none", w.yard.URL(), "--data", data, "--name", name, "--token", w.token}
+	args := []string{"agent", "join", "--isolation", "none", w.yard.URL(), "--data", data, "--name", name,
+		"--token", w.token}
 	args = append(args, agentFlags...)
 	cmd := exec.CommandContext(context.Background(), w.binary(host), args...)
 	w.must(w.host(host).Do(func() (err error) {
@@ -338,7 +339,8 @@ func (w *world) startAgentIn(host, data, name string) (p *yardtest.Process) {
 
 // agentFlags make small nodes, so that each has some jobs. Their disks are smaller than the space that an agent
 // usually wants to be free.
-var agentFlags = []string{"--cpus", "3", "--fake-gpus", "none", "--probe", "off", "--min-free-disk", "1MB", "--mix-users", "yes"}
+var agentFlags = []string{"--cpus", "3", "--fake-gpus", "none", "--probe", "off", "--min-free-disk", "1MB",
+	"--mix-users", "yes"}
 
 func (w *world) startDatabase() {
 	dir := filepath.Join(w.folder, "pg")

@@ -92,7 +92,8 @@ func TestAllMistakesOfAConfigurationAreToldAtOnce(t *testing.T) {
 		"loud",
 	)
 
-	for _, want := range []string{"report_every in " + config, "max_jobs in " + config, "TRAINYARD_RATE", "--log-level", "lost-after", "longer than suspect-after"} {
+	for _, want := range []string{"report_every in " + config, "max_jobs in " + config, "TRAINYARD_RATE",
+		"--log-level", "lost-after", "longer than suspect-after"} {
 		if !strings.Contains(r.err, want) {
 			t.Errorf("the errors do not name %q: %s", want, r)
 		}

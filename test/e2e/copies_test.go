@@ -21,7 +21,8 @@ func TestACopyOfAnAgentsFolderIsRefused(t *testing.T) {
 	y.awaitOutput(t, id, "line 10\n")
 
 	copied := filepath.Join(y.Folder, "copied")
-	if out, err := exec.CommandContext(t.Context(), "cp", "-a", y.AgentData("north"), copied).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "cp", "-a", y.AgentData("north"),
+		copied).CombinedOutput(); err != nil {
 		t.Fatalf("copy the data directory: %v: %s", err, out)
 	}
 
@@ -56,7 +57,8 @@ func TestACopyOfAnAgentsFolderIsRefused(t *testing.T) {
 		t.Errorf("the first agent ended with code %d (%v)", code, err)
 	}
 
-	again := exec.CommandContext(t.Context(), binary, "agent", "run", "--isolation", "none", "--data", y.AgentData("north"))
+	again := exec.CommandContext(t.Context(), binary, "agent", "run", "--isolation", "none", "--data",
+		y.AgentData("north"))
 	if _, err := yardtest.Start(again, y.AgentLog("north")); err != nil {
 		t.Fatal(err)
 	}

@@ -104,7 +104,8 @@ func TestAnAgentThatIsStartedAgainTakesUpItsJobs(t *testing.T) {
 	}
 
 	// The machine knows its yard by now.
-	agent := exec.CommandContext(t.Context(), binary, "agent", "run", "--isolation", "none", "--data", y.AgentData("north"))
+	agent := exec.CommandContext(t.Context(), binary, "agent", "run", "--isolation", "none", "--data",
+		y.AgentData("north"))
 	if _, err := yardtest.Start(agent, y.AgentLog("north")); err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestS01_JobsCannotReachTheMetadataService has mallory ask the cloud for the credentials of the node. The kernel refuses it
-// with a reason of its own, so the attack means the same on machines that are in no cloud.
+// TestS01_JobsCannotReachTheMetadataService has mallory ask the cloud for the credentials of the node. The kernel
+// refuses it with a reason of its own, so the attack means the same on machines that are in no cloud.
 func TestS01_JobsCannotReachTheMetadataService(t *testing.T) {
 	t.Parallel()
 	needRoot(t)

@@ -42,7 +42,8 @@ func TestS01_AJobReadsAndChangesNothingOfOthers(t *testing.T) {
 		"echo over")
 
 	uid, rest, _ := strings.Cut(got, "\n")
-	if uid == "0" || strings.Contains(rest, "BROKEN") || strings.Contains(rest, "GOLD") || !strings.Contains(rest, "over") {
+	if uid == "0" || strings.Contains(rest, "BROKEN") || strings.Contains(rest, "GOLD") || !strings.Contains(rest,
+		"over") {
 		t.Errorf("the attacker's job with uid %s says:\n%s", uid, rest)
 	}
 

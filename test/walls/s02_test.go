@@ -9,8 +9,8 @@ import (
 	"trainyard/test/yardtest"
 )
 
-// TestS02_ANodeWithoutIsolationHasOneTenant has mallory submit a job that would run beside alice's on a node whose agent
-// is not root, where it could read all her files.
+// TestS02_ANodeWithoutIsolationHasOneTenant has mallory submit a job that would run beside alice's on a node whose
+// agent is not root, where it could read all her files.
 func TestS02_ANodeWithoutIsolationHasOneTenant(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
@@ -75,7 +75,8 @@ func TestS02_UpIsForOnePerson(t *testing.T) {
 
 	for _, args := range [][]string{{"users", "add", "mallory"}, {"tokens", "create", "--owner", "mallory"}} {
 		r := u.types(t, args...)
-		if r.code == 0 || !strings.Contains(r.err, "mallory cannot use this yard") || !strings.Contains(r.err, "--isolation users") {
+		if r.code == 0 || !strings.Contains(r.err, "mallory cannot use this yard") || !strings.Contains(r.err,
+			"--isolation users") {
 			t.Errorf("%v: %s", args, &r)
 		}
 	}

@@ -43,7 +43,8 @@ func TestS06_SearchesHaveABudget(t *testing.T) {
 	}
 
 	// An agent compares output with the expressions of a job: they are bounded likewise.
-	_, err = mallory.Submit(t.Context(), api.SubmitRequest{File: "run: x\nmetrics: [{match: '(?P<loss>(.*x){300}y)'}]"}, "")
+	_, err = mallory.Submit(t.Context(),
+		api.SubmitRequest{File: "run: x\nmetrics: [{match: '(?P<loss>(.*x){300}y)'}]"}, "")
 	if err == nil || !strings.Contains(err.Error(), "too expensive") {
 		t.Errorf("an expression for metrics without bounds: %v", err)
 	}

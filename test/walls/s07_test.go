@@ -18,7 +18,8 @@ import (
 func TestS07_UploadsDoNotFillTheDisk(t *testing.T) {
 	t.Parallel()
 	disk := smalldisk.Mount(t, 64)
-	y := newYard(t, "--blobs", filepath.Join(disk, "blobs"), "--store", filepath.Join(disk, "yard.db"), "--disk-reserve", "32MB")
+	y := newYard(t, "--blobs", filepath.Join(disk, "blobs"), "--store", filepath.Join(disk, "yard.db"),
+		"--disk-reserve", "32MB")
 	mallory, alice := y.user(t, "mallory"), y.user(t, "alice")
 
 	a := mallory.uploadNew(t)

@@ -59,7 +59,8 @@ func TestS11_ADigestGivesNoRightToAFile(t *testing.T) {
 
 	own := mallory.uploads(t, folderOf(t, "loot", secret))
 	for what, manifest := range map[string]string{"her directory": dir, "her file in his directory": own} {
-		a := mallory.call(t, http.MethodPost, "/api/v1/jobs", api.SubmitRequest{File: "run: cat .env loot", Workdir: manifest})
+		a := mallory.call(t, http.MethodPost, "/api/v1/jobs", api.SubmitRequest{File: "run: cat .env loot",
+			Workdir: manifest})
 		if a.status != http.StatusUnprocessableEntity || a.problem.Code != "workdir_missing" ||
 			!strings.Contains(a.problem.Detail, "was not uploaded") {
 			t.Errorf("%s: %s", what, &a)

@@ -25,7 +25,8 @@ func TestS12_NobodyUsesUpTheQuotaOfAnothersProject(t *testing.T) {
 	}
 
 	a = mallory.call(t, http.MethodPost, "/api/v1/jobs", api.SubmitRequest{File: script("true") + "priority: 100\n"})
-	if a.status != http.StatusForbidden || a.problem.Code != "priority_too_high" || !strings.Contains(a.text, "at most 50") {
+	if a.status != http.StatusForbidden || a.problem.Code != "priority_too_high" || !strings.Contains(a.text,
+		"at most 50") {
 		t.Errorf("mallory jumps the queue: %s", &a)
 	}
 

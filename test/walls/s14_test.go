@@ -181,7 +181,8 @@ func TestS14_SecretsOfOthersAreOutOfReach(t *testing.T) {
 		status       int
 		reason       string
 	}{
-		{mallory, http.MethodPut, "/api/v1/secrets/user/ada/TOKEN", api.SecretRequest{Value: "mallory's value"}, 403, "mallory cannot"},
+		{mallory, http.MethodPut, "/api/v1/secrets/user/ada/TOKEN", api.SecretRequest{Value: "mallory's value"}, 403,
+			"mallory cannot"},
 		{mallory, http.MethodDelete, "/api/v1/secrets/user/ada/TOKEN", nil, 403, "mallory cannot"},
 		{mallory, http.MethodDelete, "/api/v1/secrets/project/vision/TOKEN", nil, 403, "mallory cannot"},
 		{mallory, http.MethodPost, "/api/v1/secrets/rotate-key", nil, 403, "mallory cannot"},
@@ -193,7 +194,8 @@ func TestS14_SecretsOfOthersAreOutOfReach(t *testing.T) {
 		{y.admin, http.MethodGet, "/api/v1/events?specs=true", nil, 200, ""},
 	} {
 		got := attack.by.call(t, attack.method, attack.path, attack.body)
-		if got.status != attack.status || !strings.Contains(got.text, attack.reason) || strings.Contains(got.text, "planted") {
+		if got.status != attack.status || !strings.Contains(got.text, attack.reason) || strings.Contains(got.text,
+			"planted") {
 			t.Errorf("%s %s of %s: %s", attack.method, attack.path, attack.by.name, &got)
 		}
 	}

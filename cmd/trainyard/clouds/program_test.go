@@ -33,7 +33,7 @@ func TestDownloadsOfTheProgramAreBounded(t *testing.T) {
 	// Those who take nothing hold their slots.
 	var held []io.Closer
 	for range programsEach {
-		resp := get() //nolint:bodyclose // it is below
+		resp := get()
 		if resp.StatusCode != http.StatusOK {
 			t.Fatalf("%s", resp.Status)
 		}

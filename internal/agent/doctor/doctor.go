@@ -1,8 +1,9 @@
-// Package doctor checks whether a machine is fit to be a node, or to run the server: what isolates jobs there from each
-// other and from the yard, and what else makes jobs fail that could have been known before.
+// Package doctor checks whether a machine is fit to be a node, or to run the server: what isolates jobs there from
+// each other and from the yard, and what else makes jobs fail that could have been known before.
 //
-// It is behind trainyard doctor and changes nothing. Each check is a finding with what is wrong and what to do about it.
-// What the machine is like comes from a System, so that tests can describe machines that they do not run on.
+// It is behind trainyard doctor and changes nothing. Each check is a finding with what is wrong and what to do
+// about it. What the machine is like comes from a System, so that tests can describe machines that they do not run
+// on.
 package doctor
 
 import (
@@ -44,11 +45,12 @@ type System struct {
 	Jobs     sandbox.Users // which, if it is
 	MixUsers bool          // jobs of several users run at the same time
 
-	Limits   func() string                                                      // how limits of runs are enforced
-	Metadata func(user int) (metadata.Reach, error)                             // whether a user reaches a metadata service
-	Free     func(dir string) (free, total job.Bytes, err error)                // of a disk
-	Synced   func() (bool, error)                                               // whether the clock is synchronised
-	Server   func(context.Context) (url string, ahead time.Duration, err error) // by how much its clock is ahead
+	Limits   func() string // how limits of runs are enforced
+	Metadata func(user int) (metadata.Reach,
+		error) // whether a user reaches a metadata service
+	Free   func(dir string) (free, total job.Bytes, err error)                // of a disk
+	Synced func() (bool, error)                                               // whether the clock is synchronised
+	Server func(context.Context) (url string, ahead time.Duration, err error) // by how much its clock is ahead
 }
 
 // Examine carries out all checks, the most important first.
@@ -185,7 +187,8 @@ func (s *System) server(ctx context.Context) []Finding {
 	case url == "" && err == nil:
 		return nil
 	case err != nil:
-		return []Finding{fail(check, "check the address, the network and that the server runs", "cannot reach %s: %v", url, err)}
+		return []Finding{fail(check, "check the address, the network and that the server runs", "cannot reach %s: %v",
+			url, err)}
 	case ahead.Abs() > maxSkew:
 		return []Finding{warn(check, "synchronise the clocks of both", "%s is reachable, but its clock is %s %s",
 			url, humanize.Duration(ahead.Abs().Round(time.Second)), map[bool]string{true: "ahead", false: "behind"}[ahead > 0])}

@@ -133,7 +133,8 @@ func TestEachDefectIsFoundWithARemedy(t *testing.T) {
 			"metadata", doctor.Warn, "can read the credentials",
 		},
 		"a key that all can read": {
-			func(s *doctor.System) { chmod(s, "ca/ca.pem", 0o644) }, "files", doctor.Fail, "the key of the yard's CA and has mode 0644",
+			func(s *doctor.System) { chmod(s, "ca/ca.pem", 0o644) }, "files", doctor.Fail,
+			"the key of the yard's CA and has mode 0644",
 		},
 		"a folder that all can list": {
 			func(s *doctor.System) { chmod(s, "agent", 0o755) }, "files", doctor.Fail, "the agent's data and has mode 0755",

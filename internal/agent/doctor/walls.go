@@ -184,7 +184,8 @@ func (s *System) metadata() Finding {
 			"jobs can read the credentials of this machine from the cloud's metadata service")
 	}
 
-	return warn(check, "run the agent as root with --isolation users and without --job-accounts, or give the machine no role",
+	return warn(check,
+		"run the agent as root with --isolation users and without --job-accounts, or give the machine no role",
 		"jobs can read the credentials of this machine from the cloud's metadata service")
 }
 
@@ -212,7 +213,8 @@ func (s *System) files() []Finding {
 		info, err := os.Stat(path)
 		if err != nil {
 			if !errors.Is(err, fs.ErrNotExist) {
-				list = append(list, warn(check, "run doctor as the user of the agent or the server", "cannot look at %s: %v", path, err))
+				list = append(list, warn(check, "run doctor as the user of the agent or the server",
+					"cannot look at %s: %v", path, err))
 			}
 
 			continue
@@ -226,8 +228,9 @@ func (s *System) files() []Finding {
 		}
 
 		if info.Mode().Perm()&open != 0 {
-			list = append(list, fail(check, "chmod go= "+path, "%s holds %s and has mode %04o: other users of this machine have "+
-				"access to it", path, secret.what, info.Mode().Perm()))
+			list = append(list, fail(check, "chmod go= "+path,
+				"%s holds %s and has mode %04o: other users of this machine have "+
+					"access to it", path, secret.what, info.Mode().Perm()))
 		}
 	}
 
@@ -248,13 +251,14 @@ func (s *System) neighbours() Finding {
 	case s.Isolated:
 		return ok(check, "%s; jobs have other user ids", shared)
 	default:
-		return warn(check, "run the server as a user of its own, with another --data, or the agent as root with --isolation users",
+		return warn(check,
+			"run the server as a user of its own, with another --data, or the agent as root with --isolation users",
 			"%s: a job here can read its CA key and its database and become an admin", shared)
 	}
 }
 
-// SharedWithServer says what a server on this machine shares with an agent, "" if it shares nothing: the data directory,
-// or the user id.
+// SharedWithServer says what a server on this machine shares with an agent, "" if it shares nothing: the data
+// directory, or the user id.
 func SharedWithServer(root, data string, uid int) string {
 	for _, name := range []string{"ca", "yard.db"} {
 		if _, err := os.Stat(filepath.Join(data, name)); err == nil {

@@ -1,11 +1,11 @@
-// Package metadata keeps jobs away from the metadata service of clouds, from which every process of a machine can read
-// the credentials of its instance role and the script that made it a node.
+// Package metadata keeps jobs away from the metadata service of clouds, from which every process of a machine can
+// read the credentials of its instance role and the script that made it a node.
 //
-// It serves the step launch of a job's path: the agent calls Block for the user ids of jobs before the first of them
-// starts. The block is a routing rule of the kernel for connections of these users. It needs no program such as nft or
-// iptables and no firewall that somebody else may flush, outlives the agent, and leaves name resolution alone, which
-// some clouds offer at the same address. Where jobs run under the agent's own user there is nothing to tell them by, and
-// nothing is blocked.
+// It serves the step launch of a job's path: the agent calls Block for the user ids of jobs before the first of
+// them starts. The block is a routing rule of the kernel for connections of these users. It needs no program such
+// as nft or iptables and no firewall that somebody else may flush, outlives the agent, and leaves name resolution
+// alone, which some clouds offer at the same address. Where jobs run under the agent's own user there is nothing
+// to tell them by, and nothing is blocked.
 package metadata
 
 import (
@@ -47,7 +47,8 @@ const (
 // users is a range of user ids, both ends included.
 type users struct{ first, last uint32 }
 
-// Block refuses connections of users with ids from first to last to metadata services. What is blocked already stays so.
+// Block refuses connections of users with ids from first to last to metadata services. What is blocked already
+// stays so.
 func Block(first, last int) error {
 	u := users{uint32(first), uint32(last)} //nolint:gosec // user ids
 

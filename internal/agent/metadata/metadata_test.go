@@ -88,8 +88,9 @@ func connect() int {
 	return 0
 }
 
-// TestJobsCannotReachTheMetadataService blocks it in a network namespace without any route, and connects as users within
-// the range and outside: the kernel refuses a blocked connection for another reason than one for which there is no route.
+// TestJobsCannotReachTheMetadataService blocks it in a network namespace without any route, and connects as users
+// within the range and outside: the kernel refuses a blocked connection for another reason than one for which
+// there is no route.
 func TestJobsCannotReachTheMetadataService(t *testing.T) {
 	t.Parallel()
 

@@ -67,7 +67,8 @@ func route(e endpoint, user uint32) message {
 		attribute(unix.RTA_DPORT, binary.BigEndian.AppendUint16(nil, e.port))
 }
 
-// send sends a request to the kernel and waits for its answer. Messages before the last one go to answer, if it is given.
+// send sends a request to the kernel and waits for its answer. Messages before the last one go to answer, if it is
+// given.
 func send(kind, flags uint16, body message, answer func([]byte)) (err error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {

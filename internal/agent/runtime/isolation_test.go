@@ -312,7 +312,8 @@ func TestAnImageThatAProgramHasMadeIsNotRestored(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, withCRIU(t), isolated(t))
 	first := y.spec(api.Launch{
-		Command: "cd $TRAINYARD_CHECKPOINT_DIR; mkdir -p snapshot-1/criu; echo '{}' > snapshot-1/snapshot.json", Snapshot: true,
+		Command:  "cd $TRAINYARD_CHECKPOINT_DIR; mkdir -p snapshot-1/criu; echo '{}' > snapshot-1/snapshot.json",
+		Snapshot: true,
 	})
 	if err := y.Start(t.Context(), first); err != nil {
 		t.Fatal(err)
@@ -335,7 +336,7 @@ func TestTheRestOfTheDataDirectoryIsCovered(t *testing.T) {
 	t.Parallel()
 	mode := isolated(t)
 
-	dir, err := os.MkdirTemp("/var", "trainyard-test-")
+	dir, err := os.MkdirTemp("/var", "trainyard-test-") //nolint:usetesting // a test directory is below /tmp
 	if err != nil {
 		t.Fatal(err)
 	}

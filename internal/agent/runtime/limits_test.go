@@ -200,7 +200,8 @@ func TestEnvironment(t *testing.T) {
 
 	s.Launch.GPUs, s.Devices, s.Launch.Nodes = nil, nil, nil
 	got := strings.Join(envOf(base, s, ""), "\n") + "\n"
-	for _, e := range []string{"CUDA_VISIBLE_DEVICES=\n", "NPROC_PER_NODE=1\n", "WORLD_SIZE=1\n", "MASTER_ADDR=127.0.0.1\n"} {
+	for _, e := range []string{"CUDA_VISIBLE_DEVICES=\n", "NPROC_PER_NODE=1\n", "WORLD_SIZE=1\n",
+		"MASTER_ADDR=127.0.0.1\n"} {
 		if !strings.Contains(got, e) {
 			t.Errorf("%q is not in\n%s", e, got)
 		}
@@ -221,12 +222,16 @@ func TestWhatTheAgentOffersIsBelowWhatTheJobSets(t *testing.T) {
 		base, job map[string]string
 		want      []string
 	}{
-		{"the job's own goes before", nil, map[string]string{"A": "own"}, []string{"A=own", "B=offered", "TRAINYARD_RUN=j4.2"}},
+		{"the job's own goes before", nil, map[string]string{"A": "own"}, []string{"A=own", "B=offered",
+			"TRAINYARD_RUN=j4.2"}},
 		{"the SDK is on the path", nil, nil, []string{"PYTHONPATH=/sdk.whl"}},
 		{"behind the job's own path", nil, map[string]string{"PYTHONPATH": "/a:/b"}, []string{"PYTHONPATH=/a:/b:/sdk.whl"}},
-		{"no proxy stands between program and agent", map[string]string{"HTTP_PROXY": "p"}, nil, []string{"NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1"}},
-		{"nor one whose exceptions are listed", map[string]string{"http_proxy": "p", "no_proxy": "x"}, nil, []string{"no_proxy=x,127.0.0.1"}},
-		{"nor one that knows it", map[string]string{"http_proxy": "p", "no_proxy": "127.0.0.1,x"}, nil, []string{"no_proxy=127.0.0.1,x"}},
+		{"no proxy stands between program and agent", map[string]string{"HTTP_PROXY": "p"}, nil,
+			[]string{"NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1"}},
+		{"nor one whose exceptions are listed", map[string]string{"http_proxy": "p", "no_proxy": "x"}, nil,
+			[]string{"no_proxy=x,127.0.0.1"}},
+		{"nor one that knows it", map[string]string{"http_proxy": "p", "no_proxy": "127.0.0.1,x"}, nil,
+			[]string{"no_proxy=127.0.0.1,x"}},
 		{"nor one that is for nothing", map[string]string{"http_proxy": "p", "no_proxy": "*"}, nil, []string{"no_proxy=*"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -112,7 +112,8 @@ echo "failed with $TOKEN"; exit 7`, digest(plantedToken), digest(plantedKey), re
 	if list := found(t, y.dir, plantedToken); len(list) > 0 {
 		t.Errorf("the token is in %v", list)
 	}
-	if list := found(t, y.dir, "planted-line-0815"); len(list) != 1 || list[0] != filepath.Join(y.runDir(s.Run), "secrets", "KEY") {
+	if list := found(t, y.dir, "planted-line-0815"); len(list) != 1 || list[0] != filepath.Join(y.runDir(s.Run),
+		"secrets", "KEY") {
 		t.Errorf("the key is in %v, want it in its file alone", list)
 	}
 	if all := commandLines(t); strings.Contains(all, plantedToken) || strings.Contains(all, "planted-line-0815") {

@@ -404,8 +404,8 @@ func (r *Runtime) spawn(rk *rank) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// secretInput returns secrets as a file in memory, nil if there are none. It has no name, and unlike a pipe it takes all
-// at once.
+// secretInput returns secrets as a file in memory, nil if there are none. It has no name, and unlike a pipe it
+// takes all at once.
 func secretInput(secrets []api.SecretValue) (*os.File, error) {
 	if len(secrets) == 0 {
 		return nil, nil

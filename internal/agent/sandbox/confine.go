@@ -76,7 +76,7 @@ func installFilter(f []unix.SockFilter) error {
 		return nil
 	}
 
-	prog := unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]} //nolint:gosec // a few hundred instructions
+	prog := unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}
 
 	//nolint:gosec // the kernel takes the address of the filter
 	_, _, errno := unix.Syscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER,

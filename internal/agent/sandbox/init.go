@@ -156,10 +156,9 @@ func forkExec(path string, args []string, attr *syscall.ProcAttr, user *User) (p
 
 	groups := make([]uint32, len(user.Groups))
 	for i, g := range user.Groups {
-		groups[i] = uint32(g) //nolint:gosec // ids are checked where they are made
+		groups[i] = uint32(g)
 	}
 
-	//nolint:gosec // likewise
 	attr.Sys.Credential = &syscall.Credential{Uid: uint32(user.UID), Gid: uint32(user.GID), Groups: groups}
 
 	done := make(chan struct{})

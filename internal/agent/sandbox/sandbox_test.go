@@ -51,7 +51,8 @@ func TestWhichUsersJobsRunAs(t *testing.T) {
 		}
 	}
 
-	for _, text := range []string{"", "5", "0-10", "999-5000", "5000-4000", "5000-5000", "a-b", "-1-5", "1000-4294967294"} {
+	for _, text := range []string{"", "5", "0-10", "999-5000", "5000-4000", "5000-5000", "a-b", "-1-5",
+		"1000-4294967294"} {
 		if u, err := ParseUsers(text); err == nil {
 			t.Errorf("%q is read as %v", text, u)
 		}

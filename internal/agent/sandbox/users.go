@@ -47,7 +47,8 @@ func (s Users) Of(name string, number int) (*User, error) {
 	switch {
 	case number < 1:
 		return nil, fault.New(fault.Unavailable, "no_user_number",
-			"the server does not say which number user %s has, so the jobs of that user cannot run as a user of their own", name).
+			"the server does not say which number user %s has, so the jobs of that user cannot run as a user of their own",
+			name).
 			WithRemedy("upgrade the server")
 	case number > s.Last-s.First:
 		return nil, fault.New(fault.Unavailable, "no_user_id", "no id is left for user %s with number %d in %d-%d",

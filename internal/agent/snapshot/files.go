@@ -173,5 +173,6 @@ func unpackFile(r io.Reader, root *os.Root, h *tar.Header) error {
 
 	_, err = io.Copy(file, r)
 
-	return errors.Join(err, file.Chmod(h.FileInfo().Mode().Perm()), file.Close(), root.Chtimes(h.Name, h.ModTime, h.ModTime))
+	return errors.Join(err, file.Chmod(h.FileInfo().Mode().Perm()), file.Close(), root.Chtimes(h.Name, h.ModTime,
+		h.ModTime))
 }

@@ -17,8 +17,8 @@ import (
 type refusal struct{ addr netip.Addr }
 
 func (r refusal) Error() string {
-	return fmt.Sprintf("%s is an address that datasets are not fetched from: loopback, link-local or metadata (unless the "+
-		"operator of this node lists the host in --data-hosts)", r.addr)
+	return fmt.Sprintf("%s is an address that datasets are not fetched from: loopback, link-local or metadata "+
+		"(unless the operator of this node lists the host in --data-hosts)", r.addr)
 }
 
 // refused returns the refusal that caused an error.

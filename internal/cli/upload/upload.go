@@ -137,8 +137,8 @@ func uploadFile(ctx context.Context, client *api.Client, content Content, f api.
 	}
 }
 
-// temporary reports whether an upload that failed may succeed in a moment: the server does not answer, or others of this
-// user's uploads are under way.
+// temporary reports whether an upload that failed may succeed in a moment: the server does not answer, or others
+// of this user's uploads are under way.
 func temporary(err error) bool {
 	var f *fault.Error
 	if errors.As(err, &f) && f.Code == api.CodeTooManyUploads {

@@ -616,7 +616,8 @@ func TestSpotMachinesGetNotice(t *testing.T) {
 func TestNoticeIsGivenBeforeAMachineIsReclaimedByChance(t *testing.T) {
 	t.Parallel()
 	noon := cloud.Moment{Wall: time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)}
-	m := &machine{record: record{ID: "m1", Notice: time.Minute, ReclaimAt: noon.Wall}, dir: filepath.Join(t.TempDir(), "m1")}
+	m := &machine{record: record{ID: "m1", Notice: time.Minute, ReclaimAt: noon.Wall},
+		dir: filepath.Join(t.TempDir(), "m1")}
 	if err := m.write("", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -652,7 +653,8 @@ func TestAListThatLagsShowsThePast(t *testing.T) {
 		t.Errorf("known before it was: %+v", got)
 	}
 
-	if got, known := lagging(one, noon.Add(time.Minute)); !known || got.State != cloud.Up || !got.Ended.IsZero() || got.Why != "" ||
+	if got, known := lagging(one, noon.Add(time.Minute)); !known || got.State != cloud.Up || !got.Ended.IsZero() ||
+		got.Why != "" ||
 		got.Billed >= 0 {
 		t.Errorf("shown as %+v, %v; want it to be up", got, known)
 	}

@@ -76,5 +76,5 @@ func free(t *testing.T, dir string) int64 {
 		t.Fatal(err)
 	}
 
-	return int64(s.Bavail) * s.Bsize //nolint:gosec // a small disk
+	return int64(s.Bavail) * s.Bsize
 }

@@ -108,9 +108,11 @@ type bounded struct {
 func (b *bounded) Read(p []byte) (int, error) {
 	switch {
 	case b.row <= 0:
-		b.exceeded = fault.New(fault.Invalid, "bad_table", "the table has a row of more than %s", humanize.Size(int64(maxRow)))
+		b.exceeded = fault.New(fault.Invalid, "bad_table", "the table has a row of more than %s",
+			humanize.Size(int64(maxRow)))
 	case b.all <= 0:
-		b.exceeded = fault.New(fault.Invalid, "bad_table", "the table has more than %s, unpacked", humanize.Size(int64(maxTable)))
+		b.exceeded = fault.New(fault.Invalid, "bad_table", "the table has more than %s, unpacked",
+			humanize.Size(int64(maxTable)))
 	}
 
 	if b.exceeded != nil {

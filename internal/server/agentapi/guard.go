@@ -158,7 +158,8 @@ func (s *Server) alarm(ctx context.Context, n id.Node, reason string) {
 	record := httpapi.RecordOf(ctx)
 	origin := yardmaster.Origin{Actor: "node/" + string(n), Address: record.Address}
 
-	if _, err := s.do(ctx, yardmaster.From{Message: yardmaster.NodeAlarm{Node: n, Reason: reason}, Origin: origin}); err != nil {
+	if _, err := s.do(ctx, yardmaster.From{Message: yardmaster.NodeAlarm{Node: n, Reason: reason},
+		Origin: origin}); err != nil {
 		s.Log.ErrorContext(ctx, "an alarm about the identity of a node could not be stored", "node", n, "reason", reason,
 			"error", err)
 	}

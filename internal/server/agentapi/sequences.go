@@ -6,9 +6,9 @@ import (
 	"trainyard/internal/id"
 )
 
-// sequences notices two processes that report for one node: two that say they are the same start of an agent, because the
-// numbers of their reports do not increase together, and two of which one reports again after the other. It is in memory
-// only, as a restart of the server loses nothing but a few reports.
+// sequences notices two processes that report for one node: two that say they are the same start of an agent,
+// because the numbers of their reports do not increase together, and two of which one reports again after the
+// other. It is in memory only, as a restart of the server loses nothing but a few reports.
 type sequences struct {
 	mu    sync.Mutex
 	nodes map[id.Node]*sequence

@@ -367,6 +367,7 @@ func (w *world) commit(c *client) {
 		}
 
 		w.jobs = append(w.jobs, job.Job{ID: id.NewJob(uint64(len(w.jobs) + 1)), State: job.Running, Workdir: c.manifest})
+
 		return
 	}
 

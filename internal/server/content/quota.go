@@ -123,7 +123,8 @@ func (q *Quota) check(ctx context.Context, owner id.User, more int64) error {
 	if has, err := q.exceeded(ctx, owner, q.each, more); err != nil {
 		return err
 	} else if has >= 0 {
-		return fault.New(fault.OverLimit, CodeQuota, "the uploaded files of %s have %s, and the limit is %s: no room for %s more",
+		return fault.New(fault.OverLimit, CodeQuota,
+			"the uploaded files of %s have %s, and the limit is %s: no room for %s more",
 			owner, job.Bytes(has), job.Bytes(q.each), job.Bytes(more)).
 			WithRemedy(remedy + "a higher --max-uploaded or a shorter --keep-workdirs")
 	}

@@ -167,8 +167,9 @@ func TestAnOlderCopyIsRecognised(t *testing.T) {
 			state:  yardmaster.State{LastJob: 40, LastEvent: 800, Incarnation: first}, number: 2, job: 1000,
 		},
 		"an earlier incarnation": {
-			before: yardmaster.State{LastJob: 2050, LastEvent: 900, Incarnation: yardmaster.Incarnation{Number: 4, Mark: "d", Settled: now}},
-			state:  yardmaster.State{LastJob: 40, LastEvent: 800, Incarnation: first}, number: 5, job: 3000,
+			before: yardmaster.State{LastJob: 2050, LastEvent: 900, Incarnation: yardmaster.Incarnation{Number: 4,
+				Mark: "d", Settled: now}},
+			state: yardmaster.State{LastJob: 40, LastEvent: 800, Incarnation: first}, number: 5, job: 3000,
 		},
 		"an empty database": {
 			before: yardmaster.State{LastJob: 50, LastEvent: 900, Incarnation: first}, number: 2, job: 1000,
@@ -222,7 +223,8 @@ func TestOutputThatTheDatabaseDoesNotKnowIsFound(t *testing.T) {
 	y.output(other, false)
 	y.output(newer, true)
 
-	state := yardmaster.State{LastJob: 2, Jobs: []job.Job{{ID: "j2"}}, Incarnation: yardmaster.Incarnation{Number: 1, Mark: "a"}}
+	state := yardmaster.State{LastJob: 2, Jobs: []job.Job{{ID: "j2"}},
+		Incarnation: yardmaster.Incarnation{Number: 1, Mark: "a"}}
 	r := y.resume(&state, "it was said")
 
 	if len(r.Strays) != 2 || r.Strays[0] != other || r.Strays[1] != newer || r.Found.Job != 7 {

@@ -324,12 +324,13 @@ func (r *reader) addRun(l *jobHistory, a *attempt) {
 	s := Stretch{Lasted: end.Sub(a.started)}
 
 	switch a.cause {
-	case job.CausePreempted, job.CauseNodeLost:
+	case job.CausePreempted, job.CauseNodeLost, job.CauseSupervisorLost:
 		s.Wasted = l.Spec.Checkpoint == nil
 	case job.CauseLaunchFailed, job.CauseImageFailed, job.CauseDataFailed, job.CauseSetupFailed, job.CauseRestoreFailed:
 		s.Wasted = true
 	case job.CauseNone,
 		job.CauseUserCode,
+		job.CauseDiskLimit,
 		job.CauseHostOOM,
 		job.CauseGPUOOM,
 		job.CauseCancelled,

@@ -58,8 +58,8 @@ func mixed(t *testing.T, text, policy string) (mixed, succeeded int) {
 	return mixed, r.Succeeded
 }
 
-// TestNoPolicyMixesUsersWhereNothingIsolatesThem simulates the same jobs under every policy, on nodes that run jobs of one
-// user at a time and on nodes that isolate users.
+// TestNoPolicyMixesUsersWhereNothingIsolatesThem simulates the same jobs under every policy, on nodes that run
+// jobs of one user at a time and on nodes that isolate users.
 func TestNoPolicyMixesUsersWhereNothingIsolatesThem(t *testing.T) {
 	t.Parallel()
 

@@ -63,6 +63,6 @@ const maxCurves = 10_000
 func (s *Store) ForgetEvents(ctx context.Context, seqs ...uint64) error {
 	return s.alone(ctx, "delete events",
 		step{stmtKey{table: eventRows, remove: true}, len(seqs), func(i int, args []any) ([]any, error) {
-			return append(args, int64(seqs[i])), nil //nolint:gosec // they were read from there
+			return append(args, int64(seqs[i])), nil
 		}})
 }

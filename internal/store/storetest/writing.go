@@ -90,7 +90,8 @@ func removesSecrets(h *harness) {
 	gone.Removed = true
 
 	s := h.with(
-		&yardmaster.Batch{Secrets: []tenant.Secret{sampleSecret("GONE", 1), sampleSecret("KEPT", 2), sampleSecret("AGAIN", 3)}},
+		&yardmaster.Batch{Secrets: []tenant.Secret{sampleSecret("GONE", 1), sampleSecret("KEPT", 2),
+			sampleSecret("AGAIN", 3)}},
 		&yardmaster.Batch{Secrets: []tenant.Secret{gone}},
 	)
 	again := sampleSecret("AGAIN", 3)

@@ -45,7 +45,8 @@ func (n Numbers) beyond() Numbers {
 	up := func(n, step uint64) uint64 { return (n/step + 1) * step }
 
 	return Numbers{
-		Job: up(n.Job, numberStep), Lease: up(n.Lease, numberStep), Event: up(n.Event, numberStep), User: up(n.User, userStep),
+		Job: up(n.Job, numberStep), Lease: up(n.Lease, numberStep), Event: up(n.Event, numberStep), User: up(n.User,
+			userStep),
 	}
 }
 

@@ -49,10 +49,12 @@ func TestARuleIsSaidWhenItIsAnotherOne(t *testing.T) {
 	}{
 		{"new", dataset.Dataset{ID: "mri", Rule: job.PlaceLocal}, "registered by ada"},
 		{"another size", dataset.Dataset{ID: "mri", Rule: job.PlaceLocal, Size: 1}, ""},
-		{"another rule", dataset.Dataset{ID: "mri", Rule: job.PlaceAny, Size: 1}, "changed by ada: place changed from local to any"},
+		{"another rule", dataset.Dataset{ID: "mri", Rule: job.PlaceAny, Size: 1},
+			"changed by ada: place changed from local to any"},
 		{"another source", dataset.Dataset{ID: "mri", Rule: job.PlaceAny, Source: "https://a:b@nas/x?c"}, ""},
-		{"readers", dataset.Dataset{ID: "mri", Rule: job.PlaceAny, Readers: []dataset.Reader{"bob"}}, "changed by ada: readers " +
-			"changed from everybody to bob; source changed from https://REDACTED@nas/x?REDACTED to none"},
+		{"readers", dataset.Dataset{ID: "mri", Rule: job.PlaceAny, Readers: []dataset.Reader{"bob"}},
+			"changed by ada: readers " +
+				"changed from everybody to bob; source changed from https://REDACTED@nas/x?REDACTED to none"},
 		{"removed", dataset.Dataset{ID: "mri", Rule: job.PlaceAny, Removed: true}, "removed by ada"},
 	} {
 		put, changes, err := d.Put(now, step.set, "ada")
@@ -97,11 +99,15 @@ func TestWhereAJobMayRunByTheRulesOfItsData(t *testing.T) {
 		rule bool // one is named that binds
 	}{
 		{"no data", job.Job{Spec: &job.Spec{Place: job.PlaceAny}}, job.PlaceAny, false},
-		{"data that may be anywhere", job.Job{Spec: &job.Spec{Place: job.PlaceCloud, Data: []string{"web"}}}, job.PlaceCloud, false},
-		{"data that stays", job.Job{Spec: &job.Spec{Place: job.PlaceAny, Data: []string{"web", "mri"}}}, job.PlaceLocal, true},
-		{"data that cannot meet", job.Job{Spec: &job.Spec{Place: job.PlaceAny, Data: []string{"lake", "mri"}}}, job.PlaceNowhere, true},
+		{"data that may be anywhere", job.Job{Spec: &job.Spec{Place: job.PlaceCloud, Data: []string{"web"}}},
+			job.PlaceCloud, false},
+		{"data that stays", job.Job{Spec: &job.Spec{Place: job.PlaceAny, Data: []string{"web", "mri"}}},
+			job.PlaceLocal, true},
+		{"data that cannot meet", job.Job{Spec: &job.Spec{Place: job.PlaceAny, Data: []string{"lake", "mri"}}},
+			job.PlaceNowhere, true},
 		{"data that is gone", job.Job{Spec: &job.Spec{Place: job.PlaceAny, Data: []string{"old"}}}, job.PlaceNowhere, true},
-		{"overridden", job.Job{Spec: &job.Spec{Place: job.PlaceAny, Data: []string{"mri"}}, Override: job.Override{Place: job.PlaceCloud}}, job.PlaceCloud, false},
+		{"overridden", job.Job{Spec: &job.Spec{Place: job.PlaceAny, Data: []string{"mri"}},
+			Override: job.Override{Place: job.PlaceCloud}}, job.PlaceCloud, false},
 	} {
 		if got, rule := d.Place(&c.job), d.Rule(&c.job); got != c.want || (rule != "") != c.rule {
 			t.Errorf("%s: %s by %q, want %s", c.name, got, rule, c.want)

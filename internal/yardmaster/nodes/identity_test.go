@@ -81,7 +81,8 @@ func TestANodeThatIsAcceptedStillHasItsOwnProblem(t *testing.T) {
 		t.Fatalf("it has the problem %+v", n.Inventory.Problem)
 	}
 
-	if err := y.Accept(y.now, n, "root"); err != nil || n.Inventory.Problem == nil || n.Inventory.Problem.Cause != "no_space" {
+	if err := y.Accept(y.now, n, "root"); err != nil || n.Inventory.Problem == nil ||
+		n.Inventory.Problem.Cause != "no_space" {
 		t.Errorf("accepted it has the problem %+v: %v", n.Inventory.Problem, err)
 	}
 }

@@ -83,12 +83,12 @@ func treeUse(dir string) (sum int64, err error) {
 	linked := map[uint64]bool{}
 	err = fs.WalkDir(root.FS(), ".", func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // it is gone, or closed
+			return nil //nolint:nilerr // it is gone, or closed
 		}
 
 		info, err := d.Info()
 		if err != nil {
-			return nil // likewise
+			return nil //nolint:nilerr // likewise
 		}
 
 		st, ok := info.Sys().(*syscall.Stat_t)

@@ -159,9 +159,9 @@ func (s *supervisor) enterSaveable(p *script, inner sandbox.Setting, program san
 	return nil
 }
 
-// limitProcesses is how many times what one run may have all runs of a user may have together on a machine without v2
-// cgroups. A v1 cgroup is joined only after the start, because that can take the kernel long; until then, and where there
-// is none, this bounds how fast a program can fork.
+// limitProcesses is how many times what one run may have all runs of a user may have together on a machine without
+// v2 cgroups. A v1 cgroup is joined only after the start, because that can take the kernel long; until then, and
+// where there is none, this bounds how fast a program can fork.
 const limitProcesses = 4
 
 // visible returns an environment in which directories have the names under which the program sees them.

@@ -1,42 +1,38 @@
 // Package supervisor is the process that executes one rank of a run.
 //
-// The agent starts one supervisor per rank, in its own session, so that runs survive
-// a restart of the agent. The supervisor starts the program, writes its output,
-// enforces its limits, stops it on request or when the contact lease has expired, and
-// records how it ended. It talks to the agent only through the run directory, see
-// package rundir.
+// The agent starts one supervisor per rank, in its own session, so that runs survive a restart of the agent. The
+// supervisor starts the program, writes its output, enforces its limits, stops it on request or when the contact
+// lease has expired, and records how it ended. It talks to the agent only through the run directory, see package
+// rundir.
 //
 // # The end of a run
 //
-// A rank has ended when none of its processes is left. The supervisor is the child
-// subreaper of all its descendants, so a daemonised process still comes back to it. It
-// also looks into the rank's cgroup and for the variable TRAINYARD_RANK_DIR in the
-// environment of all processes.
+// A rank has ended when none of its processes is left. The supervisor is the child subreaper of all its
+// descendants, so a daemonised process still comes back to it. It also looks into the rank's cgroup and for the
+// variable TRAINYARD_RANK_DIR in the environment of all processes.
 //
-// SIGTERM goes to the program that the job's script started, not to the program's own
-// children: the program needs them while it saves a checkpoint, and forwards the signal
-// if they are to get it. A child whose parent exits gets SIGTERM next. After half of the
-// grace period every process that existed when the stop came gets SIGTERM, and at its
-// end everything gets SIGKILL until nothing is left. When the program exits by itself,
-// processes it left behind get a quarter of a second. Only then is the end written to
-// state.json.
+// SIGTERM goes to the program that the job's script started, not to the program's own children: the program needs
+// them while it saves a checkpoint, and forwards the signal if they are to get it. A child whose parent exits gets
+// SIGTERM next. After half of the grace period every process that existed when the stop came gets SIGTERM, and at
+// its end everything gets SIGKILL until nothing is left. When the program exits by itself, processes it left
+// behind get a quarter of a second. Only then is the end written to state.json.
 //
 // # Scripts
 //
-// Set-up and command are run by bash -e (sh -e where there is no bash), so that a script
-// of several lines stops at the first that fails. Standard input is empty.
+// Set-up and command are run by bash -e (sh -e where there is no bash), so that a script of several lines stops at
+// the first that fails. Standard input is empty.
 //
 // # Users
 //
-// A rank with a user runs its scripts in a sandbox (package sandbox): as that user, without privileges, in namespaces of
-// their own and with a view of the run's own folders. The supervisor keeps its rights, and whatever it does in folders
-// of the program it does while no process of the program is left, or by paths that the program cannot change.
+// A rank with a user runs its scripts in a sandbox (package sandbox): as that user, without privileges, in
+// namespaces of their own and with a view of the run's own folders. The supervisor keeps its rights, and whatever
+// it does in folders of the program it does while no process of the program is left, or by paths that the program
+// cannot change.
 //
 // # A full disk
 //
-// The program keeps running. Output that cannot be written is counted, and a remark in
-// the log says how much is missing. State and stop request have reserved room, and a stop
-// signals the program before it writes anything.
+// The program keeps running. Output that cannot be written is counted, and a remark in the log says how much is
+// missing. State and stop request have reserved room, and a stop signals the program before it writes anything.
 //
 // The package never talks to the server and never decides what runs.
 package supervisor
