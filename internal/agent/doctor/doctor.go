@@ -115,7 +115,8 @@ func (s *System) isolation() Finding {
 	}
 
 	return warn(check, asRoot,
-		"all jobs run under user id %d, that of the agent, and can read its key; the node runs jobs of one user at a time", s.UID)
+		"all jobs run under user id %d, that of the agent, and can read its key; the node runs jobs of one user at a time",
+		s.UID)
 }
 
 func (s *System) limits() Finding {

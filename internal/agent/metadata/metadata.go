@@ -50,7 +50,7 @@ type users struct{ first, last uint32 }
 // Block refuses connections of users with ids from first to last to metadata services. What is blocked already
 // stays so.
 func Block(first, last int) error {
-	u := users{uint32(first), uint32(last)} //nolint:gosec // user ids
+	u := users{uint32(first), uint32(last)}
 
 	for _, e := range endpoints {
 		err := send(unix.RTM_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, rule(e, u), nil)
@@ -73,7 +73,7 @@ func Look(user int) (Reach, error) {
 	for _, e := range endpoints[:2] {
 		refused := false
 
-		err := send(unix.RTM_GETROUTE, 0, route(e, uint32(user)), func(m []byte) { //nolint:gosec // a user id
+		err := send(unix.RTM_GETROUTE, 0, route(e, uint32(user)), func(m []byte) {
 			refused = refused || len(m) >= unix.SizeofRtMsg && m[rtTypeAt] == unix.RTN_PROHIBIT
 		})
 

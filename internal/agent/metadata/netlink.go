@@ -21,7 +21,7 @@ type message []byte
 
 // attribute appends an attribute, padded to four bytes.
 func (m message) attribute(kind uint16, value []byte) message {
-	m = binary.NativeEndian.AppendUint16(m, uint16(unix.SizeofRtAttr+len(value))) //nolint:gosec // a few bytes
+	m = binary.NativeEndian.AppendUint16(m, uint16(unix.SizeofRtAttr+len(value)))
 	m = binary.NativeEndian.AppendUint16(m, kind)
 	m = append(m, value...)
 
@@ -77,7 +77,7 @@ func send(kind, flags uint16, body message, answer func([]byte)) (err error) {
 
 	defer func() { err = errors.Join(err, unix.Close(fd)) }()
 
-	m := binary.NativeEndian.AppendUint32(nil, uint32(unix.SizeofNlMsghdr+len(body))) //nolint:gosec // a few bytes
+	m := binary.NativeEndian.AppendUint32(nil, uint32(unix.SizeofNlMsghdr+len(body)))
 	m = binary.NativeEndian.AppendUint16(m, kind)
 	m = binary.NativeEndian.AppendUint16(m, unix.NLM_F_REQUEST|unix.NLM_F_ACK|flags)
 	m = append(m, number(1)...) // of the request
@@ -121,8 +121,8 @@ func read(packet []byte, answer func([]byte)) (done bool, err error) {
 		case len(body) < 4:
 			return false, errors.New("the kernel's answer is cut off")
 		default:
-			if code := int32(binary.NativeEndian.Uint32(body)); code != 0 { //nolint:gosec // it is signed
-				return true, unix.Errno(-code) //nolint:gosec // a small number
+			if code := int32(binary.NativeEndian.Uint32(body)); code != 0 {
+				return true, unix.Errno(-code)
 			}
 
 			return true, nil
