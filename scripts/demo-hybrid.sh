@@ -105,7 +105,7 @@ as admin login "$url" --token-file "$work/server/bootstrap-token" >/dev/null 2>>
 join() { # NAME CLASS GPUS
   local secret
   secret=$(as admin tokens create --join --class "$2" -q)
-  TRAINYARD_DEMO=$work TRAINYARD_TOKEN=$secret "$trainyard" agent join "$url" --name "$1" --data "$work/$1" --fake-gpus "$3" --cpus 4 --memory 8GB --probe off --isolation none --mix-users yes \
+  TRAINYARD_DEMO=$work TRAINYARD_TOKEN=$secret "$trainyard" agent join "$url" --name "$1" --data "$work/$1" --fake-gpus "$3" --cpus 4 --memory 8GB --probe off --isolation none --mix-users yes --data-roots "$work" \
     >"$work/$1.log" 2>&1 &
 }
 join lab-v100 local 2xV100:16GB
