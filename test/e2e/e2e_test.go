@@ -64,7 +64,7 @@ func run(m *testing.M) int {
 }
 
 // patience bounds every wait; it is far longer than anything takes.
-const patience = 5 * time.Minute
+const patience = 8 * time.Minute
 
 // yard is a real yard with a person at a terminal.
 type yard struct {
