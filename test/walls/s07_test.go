@@ -70,7 +70,7 @@ func TestS07_AUserUploadsUpToALimit(t *testing.T) {
 		}
 	}
 
-	if taken > 4 { // of 4 MiB each, whatever a MB is taken for
+	if taken > 4 { // of 4 MiB each
 		t.Errorf("%d uploads were taken", taken)
 	}
 
