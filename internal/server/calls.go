@@ -33,7 +33,7 @@ func may(a tenant.Action) call { return call{kind: byPerson, action: a} }
 // which scope, is the table in internal/tenant/access.go. A route that is not in here cannot be registered.
 var calls = map[string]call{
 	"GET /{$}":                        {kind: page},
-	"/":                               {kind: page}, // says that there is no such path
+	"/":                               {kind: page}, // answers 404
 	"GET /healthz":                    {kind: probe},
 	"GET /readyz":                     {kind: probe},
 	"GET /metrics":                    {kind: page},

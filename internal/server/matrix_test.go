@@ -333,7 +333,7 @@ func TestEveryCallOfTheTableIsARoute(t *testing.T) {
 		y.must(err)
 
 		if _, got := y.srv.mux.mux.Handler(req); got != pattern {
-			t.Errorf("the table has %s, which is no route: it is answered by %q", pattern, got)
+			t.Errorf("the table has %s, which is not a route: it is answered by %q", pattern, got)
 		}
 	}
 }

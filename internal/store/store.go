@@ -103,7 +103,7 @@ type Store interface {
 	// Possess records that users have contents, beside the loop's commits; only the leader may. What is recorded
 	// already gets the size that is given.
 	Possess(ctx context.Context, list ...Possession) error
-	// Disown removes the possessions of contents, of all users. One that nobody possesses is no mistake.
+	// Disown removes the possessions of contents, of all users. One that nobody possesses is ignored.
 	Disown(ctx context.Context, digests ...string) error
 	// Possessed returns those of the digests whose contents a user possesses, in their order.
 	Possessed(ctx context.Context, owner id.User, digests []string) ([]string, error)

@@ -176,7 +176,7 @@ func (s *System) metadata() Finding {
 	case reach == metadata.Blocked:
 		return ok(check, "jobs cannot reach a cloud's metadata service")
 	case reach == metadata.NoRoute:
-		return ok(check, "there is no route to a cloud's metadata service")
+		return ok(check, "a cloud's metadata service cannot be reached from here")
 	case !s.inCloud():
 		return ok(check, "the firmware names no cloud that is known")
 	case ranged:

@@ -271,7 +271,11 @@ func isolated(t testing.TB) func(*Options) {
 	t.Helper()
 
 	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+		if os.Getenv("CI") == "true" {
+			t.Fatal("needs root to run programs as other users")
+		}
+
+		t.Skip("needs root to run programs as other users")
 	}
 
 	return func(o *Options) { o.Users = &sandbox.Users{First: 310000, Last: 319999} }

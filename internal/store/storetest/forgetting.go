@@ -39,7 +39,7 @@ func forgetsJobs(h *harness) {
 	}
 	h.must(s.Keep(h.context(), docs...))
 	h.must(s.ForgetJobs(h.context(), forgotten))
-	h.must(s.ForgetJobs(h.context(), forgotten, "j999")) // what is not there is no mistake
+	h.must(s.ForgetJobs(h.context(), forgotten, "j999")) // one that is not there is ignored
 
 	_, err := s.Job(h.context(), forgotten)
 	h.fails(err, fault.NotFound, "job_not_found")
