@@ -45,6 +45,15 @@ func (f *secretFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.owner, "owner", "", "secret of this `user`; for admins (default: you)")
 }
 
+// secretName accepts the name of a secret. What follows it is likely to be the value, so it is not repeated.
+func secretName(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return exit.Usagef(cmd, "the value of a secret is not taken from the command line: pipe it in, or use --file")
+	}
+
+	return exit.Args(1, 1, "name of the secret, e.g. WANDB_API_KEY")(cmd, args)
+}
+
 // subject returns the kind and the name of whose secret it is.
 func (f *secretFlags) subject(ctx context.Context, cmd *cobra.Command, c *api.Client) (kind, of string, err error) {
 	switch {
@@ -67,7 +76,7 @@ func (a *app) setSecret() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME",
 		Short: "Store a secret, or a new value of one",
-		Args:  exit.Args(1, 1, "name of the secret, e.g. WANDB_API_KEY"),
+		Args:  secretName,
 		Long: `Store a secret. NAME is the environment variable in which jobs get it. The value is read from a prompt, from
 standard input or from a file, never from the command line, where others could see it. The end of a
 single line is not part of it. Jobs that run keep the former value; later runs, retries and moves

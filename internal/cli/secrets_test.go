@@ -92,6 +92,10 @@ func TestASecretOnTheCommandLineIsRefused(t *testing.T) {
 	if code := p.types(t.Context(), "secrets", "set", "KEY", "hunter2hunter2"); code != exit.Usage {
 		t.Errorf("exit code %d: %s", code, p.stderr)
 	}
+
+	if text := p.stderr.String(); strings.Contains(text, "hunter2") || !strings.Contains(text, "--file") {
+		t.Errorf("printed %q, want how to give the value, without the value", text)
+	}
 }
 
 func TestSecretsAreListedRemovedAndRotated(t *testing.T) {
