@@ -33,6 +33,13 @@ type Need struct {
 	Owner id.User `json:",omitempty"`
 }
 
+// SameResources reports whether another need asks for the same of a node that is provisioned for it. Such a node is
+// empty, so whose the job is makes no difference.
+func (n Need) SameResources(o Need) bool {
+	n.Owner, o.Owner = "", ""
+	return n == o
+}
+
 // NeedOf returns the need of a job, raised to its floor after it ran out of memory.
 func NeedOf(s *job.Spec, floor job.Floor, avoid []id.Node) Need {
 	r := &s.Resources

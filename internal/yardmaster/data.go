@@ -65,14 +65,19 @@ func (y *Yard) evictedBy(r *jobRecord, d *dataset.Dataset, at *fleet.Node, chang
 		d.ID, y.data.RuleOf(d), change, at.ID, at.Class.Words())
 }
 
-// requeue brings the queue entry of a job up to date after its needs have changed: a queued
-// job is queued again, and of a running one plans learn where it may be moved.
+// requeue brings the queue entry of a job up to date after its needs or its expected duration have changed: a queued
+// job is queued again, and of a running one plans learn where it may be moved. Nodes that are being provisioned for a
+// queued job are released only if it is held back now, or needs something else than when they were requested.
 func (y *Yard) requeue(r *jobRecord) {
 	switch {
 	case r.item != nil:
-		since := r.item.Since
-		y.dequeue(r)
+		since, before := r.item.Since, r.item.Shape.Need
+		y.leaveQueue(r)
 		y.enqueueSince(r, since)
+
+		if r.item == nil || !before.SameResources(r.item.Shape.Need) {
+			y.leases.Abandon(y.now, r.ID)
+		}
 	case r.entry != nil:
 		entry := *r.entry
 		entry.Shape = &queue.Shape{Need: y.need(r)}

@@ -279,3 +279,30 @@ func TestAJobSaysWhichNodeIsBeingProvisionedForIt(t *testing.T) {
 		t.Errorf("the list says %q, want %q", b[0].WaitReason, want)
 	}
 }
+
+// TestAJobThatIsQueuedAgainKeepsWhatIsProvisionedForIt lets the queue entry of a job that waits for nodes be made anew:
+// because a node came that runs jobs of one user at a time, and because the rule of its data changed. Only the latter
+// changes which nodes it may have.
+func TestAJobThatIsQueuedAgainKeepsWhatIsProvisionedForIt(t *testing.T) {
+	t.Parallel()
+	y := provisioningYard(t)
+
+	y.ok(yardmaster.AddToken{By: "alice", Token: tenant.Token{
+		ID: "own", Kind: tenant.JoinToken, Owner: "alice", Class: string(fleet.Local), UsesLeft: 1,
+		Expires: start.AddDate(1, 0, 0),
+	}})
+	y.ok(yardmaster.Join{Token: "own", Name: "alone", Key: "key-alone", Inventory: fleet.Inventory{
+		CPUs: 8000, Memory: 32 << 30, SingleUser: true,
+	}})
+	y.round()
+
+	if got, want := y.leases(), "l1 requested, l2 requested, l3 requested"; got != want {
+		t.Errorf("after a node for one user at a time has joined the leases are %q, want %q", got, want)
+	}
+
+	y.ok(yardmaster.Override{Job: "j1", Place: job.PlaceLocal, Why: "its data must stay here", By: "alice"})
+
+	if got, want := y.leases(), "l1 releasing, l2 releasing, l3 releasing"; got != want {
+		t.Errorf("when the job may run on local nodes alone the leases are %q, want %q", got, want)
+	}
+}

@@ -118,18 +118,25 @@ func (y *Yard) expireAvoid(it *queue.Item) {
 
 // dequeue removes a job from the queue, with its promise, its hold and its pending leases.
 func (y *Yard) dequeue(r *jobRecord) {
+	if y.leaveQueue(r) {
+		y.leases.Abandon(y.now, r.ID)
+	}
+}
+
+// leaveQueue removes a job from the queue, with its promise and its hold, and reports whether it was queued. What is
+// being provisioned for it stays.
+func (y *Yard) leaveQueue(r *jobRecord) bool {
 	y.unpromise(r)
 	y.clearHold(r)
 
 	if r.item == nil {
-		return
+		return false
 	}
 
 	y.queue.Remove(r.item)
 	r.item = nil
 	delete(y.imaged, r.ID)
 	y.updateOwnAllowance(r)
-	y.leases.Abandon(y.now, r.ID)
 	y.reserveGPUs(r)
 
 	// Nodes that were reserved for this job are available to others.
@@ -138,6 +145,8 @@ func (y *Yard) dequeue(r *jobRecord) {
 	}
 
 	y.planDue = true
+
+	return true
 }
 
 func weight(n *fleet.Need, gpus, nodes int) float64 {
