@@ -130,13 +130,18 @@ func (s *simulation) occupy(m *model) (boot time.Duration) {
 		}
 
 		boot = max(boot, h.meter.boot())
-		var more int
-		m.share[i], m.watts[i], more = h.meter.join(s.now, m.allocations[i])
+		s.hold(m, i)
 		h.runs = append(h.runs, m)
-		s.tally.use(s.now, more)
 	}
 
 	return boot
+}
+
+// hold lets a rank use its GPUs from now on.
+func (s *simulation) hold(m *model, rank int) {
+	var more int
+	m.share[rank], m.watts[rank], more = m.hosts[rank].meter.join(s.now, m.allocations[rank])
+	s.tally.use(s.now, more)
 }
 
 // resume takes up a run that began before the simulation.

@@ -28,7 +28,7 @@ func (s *simulation) forecast(m *model) {
 	m.advance(s)
 
 	left := m.remaining()
-	if f := s.cfg.Forecast(m.life.job, s.now-m.works, left); f != nil {
+	if f := s.cfg.Forecast(m.life.job, s.now-m.works, left); f != nil && !m.loan.still {
 		f.At = s.time()
 		s.step(yardmaster.PutForecasts{Jobs: []yardmaster.JobForecast{{Job: m.life.id, Forecast: f}}})
 	}

@@ -23,6 +23,14 @@ func (s *simulation) addHost(n fleet.Node) {
 	s.tally.size(s.now, len(n.Inventory.GPUs))
 }
 
+// report is what the agent of the node says, with what it is able to do.
+func (h *host) report(ranks []yardmaster.RankReport) yardmaster.NodeReport {
+	inv := &h.node.Inventory
+	return yardmaster.NodeReport{
+		Node: h.node.ID, Ranks: ranks, Restores: inv.Restores, Suspends: inv.Suspends, Secrets: inv.Secrets,
+	}
+}
+
 // apply lets something happen to a node.
 func (s *simulation) apply(c *Change) error {
 	h, known := s.hosts[c.ID]
@@ -56,7 +64,7 @@ func (s *simulation) apply(c *Change) error {
 		s.crash(h)
 	case NodeHeals:
 		h.dead = false
-		s.step(yardmaster.NodeReport{Node: c.ID})
+		s.step(h.report(nil))
 		s.interrupt(h) // its runs died in the crash, which the yard may not have noticed yet
 	case NodeJoins:
 	default:

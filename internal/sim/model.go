@@ -41,6 +41,7 @@ type model struct {
 	lostWork    float64        // units done and lost
 	share       []money.Amount // of what its hosts cost when it came, by rank
 	watts       []float64
+	loan        loan
 }
 
 // truth is how fast a job really is at its present progress, nil if it only lasts.
@@ -131,7 +132,8 @@ func (s *simulation) order(o *yardmaster.Order) {
 		return
 	}
 
-	if o.Rank != len(m.allocations) { // a repeated order
+	if o.Rank != len(m.allocations) { // a repeated order, or one to suspend it
+		s.suspend(m, o.Suspend)
 		return
 	}
 
@@ -240,7 +242,7 @@ func (s *simulation) nodeOf(n id.Node) *fleet.Node {
 func (s *simulation) reportRank(m *model, rank int, r yardmaster.RankReport) {
 	r.Run, r.Rank = m.run, rank
 	s.report[0] = r
-	s.step(yardmaster.NodeReport{Node: m.allocations[rank].Node, Ranks: s.report[:]})
+	s.step(m.hosts[rank].report(s.report[:]))
 }
 
 // schedule enters the next event of a run: its end, a failure, or another phase.
@@ -336,7 +338,7 @@ func (s *simulation) scheduleAt(m *model, at time.Duration, turn func(*model)) {
 // advance credits the work done since the last time.
 func (m *model) advance(s *simulation) {
 	from := max(m.since, m.works)
-	if !m.runs || m.halted || s.now <= from {
+	if !m.runs || m.halted || m.loan.still || s.now <= from {
 		return
 	}
 
@@ -444,7 +446,7 @@ func (s *simulation) stop(m *model, mode job.StopMode) {
 	var save time.Duration
 	switch {
 	case m.broken:
-	case mode == job.StopKill:
+	case mode == job.StopKill || m.loan.still: // a suspended program saves nothing
 		m.lose()
 	case m.life.job.Spec.Checkpoint == nil:
 		m.did, m.ran = 0, 0
@@ -492,16 +494,27 @@ func (s *simulation) endRanks(m *model, r yardmaster.RankReport) {
 	}
 }
 
-// rankGone frees the GPUs of a rank.
-func (s *simulation) rankGone(m *model, rank int) {
-	m.ended[rank] = true
-	m.live--
+// vacate lets a rank pay for its GPUs and use them no more.
+func (s *simulation) vacate(m *model, rank int) {
 	h := m.hosts[rank]
 	cost, energy, fewer := h.meter.leave(s.now, m.allocations[rank], m.share[rank], m.watts[rank])
 	m.life.Cost += cost
 	m.life.Energy += energy
-	h.runs = slices.DeleteFunc(h.runs, func(o *model) bool { return o == m })
 	s.tally.use(s.now, -fewer)
+}
+
+// rankGone ends a rank and frees its GPUs.
+func (s *simulation) rankGone(m *model, rank int) {
+	m.ended[rank] = true
+	m.live--
+	h := m.hosts[rank]
+	h.runs = slices.DeleteFunc(h.runs, func(o *model) bool { return o == m })
+
+	if m.loan.lent {
+		s.tally.pass(s.now)
+	} else {
+		s.vacate(m, rank)
+	}
 
 	if m.live == 0 {
 		s.tally.account(m)

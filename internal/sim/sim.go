@@ -146,7 +146,9 @@ type Config struct {
 	FairShare bool                     // fair share between users decides the order; else they submit as one
 	Until     time.Duration            // end there even if jobs are left; 0 to run until all have ended
 	Detect    time.Duration            // from a node's death until the yard gives it up
-	Log       io.Writer                // gets the decisions, one a line; nil for none
+	// Suspending is how long a node that can takes to suspend a program in place, and to let it continue.
+	Suspending time.Duration
+	Log        io.Writer // gets the decisions, one a line; nil for none
 	// CheckpointsStay says that checkpoints do not travel, as in a yard whose jobs save on their nodes alone: each lies
 	// on the first node of the run that wrote it, and a run elsewhere begins with what is there. Otherwise they follow
 	// the job.

@@ -28,6 +28,7 @@ type Result struct {
 	Fairness                            float64 // Jain's index of the jobs' slowdown
 	Starved                             int     // jobs that waited for more than an hour and ten times their run time
 	Runs, Stops, Moves, Rescales        int
+	Suspensions                         int     // part of Stops: in place, to lend a GPU
 	Provisioned                         int     // machines requested from providers
 	Refused                             int     // jobs that could never have run
 	Work, LostWork                      float64 // units done by all jobs, and units done and lost
@@ -162,7 +163,7 @@ func (t *tally) account(m *model) {
 	t.out.LostWork += m.lostWork
 	m.lostWork = 0
 	if m.runs {
-		served := (m.stopped(t.since) - m.startedAt).Seconds() * m.whole()
+		served := (m.stopped(t.since) - m.startedAt - m.lentFor(t.since)).Seconds() * m.whole()
 		m.life.GPUSeconds += served
 		t.out.GPUSeconds += served
 	}
