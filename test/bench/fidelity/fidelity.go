@@ -209,8 +209,8 @@ func (b *bench) measureProbe(ctx context.Context, list []stream) error {
 
 	_, err = fmt.Fprintf(b.out,
 		"probe: a job takes %.2f s beyond its work, and if it saves %.2f s more; it stops in %.2f s and takes %.2f s more "+
-			"to continue elsewhere; a machine boots in %.1f s\n\n",
-		p.overhead.Seconds(), p.resume.Seconds(), p.save.Seconds(), p.restore.Seconds(), p.boot.Seconds())
+			"to continue elsewhere; a machine boots in %.1f s; programs can be suspended in place: %t\n\n",
+		p.overhead.Seconds(), p.resume.Seconds(), p.save.Seconds(), p.restore.Seconds(), p.boot.Seconds(), p.suspends)
 
 	return err
 }
@@ -404,9 +404,9 @@ const minLateness = 0.05
 func report(w io.Writer, cells []cell) (map[string]float64, error) {
 	figures := map[string]float64{}
 
-	if _, err := fmt.Fprintf(w, "%-9s %-8s %18s %8s %7s %18s %8s %16s %8s %7s %16s %8s %16s %8s %7s %7s %7s %7s\n",
+	if _, err := fmt.Fprintf(w, "%-9s %-8s %18s %8s %7s %18s %8s %16s %8s %7s %16s %8s %16s %8s %7s %7s %9s %7s %7s\n",
 		"stream", "policy", "cost live/sim", "dev", "spread", "energy live/sim", "dev", "mean completion", "dev", "spread",
-		"p95 completion", "dev", "lateness", "dev", "nodes", "stops", "moves", "resizes"); err != nil {
+		"p95 completion", "dev", "lateness", "dev", "nodes", "stops", "suspended", "moves", "resizes"); err != nil {
 		return nil, err
 	}
 
@@ -441,6 +441,7 @@ func (c *cell) report(w io.Writer, figures map[string]float64) error {
 		figures["moves_seen"] += float64(l.seen())
 		figures[name+"_moves"] = float64(l.seen())
 		figures[name+"_stops"] = float64(l.stops)
+		figures[name+"_suspended"] = float64(l.suspended)
 	}
 
 	for key, value := range map[string]float64{
@@ -455,10 +456,10 @@ func (c *cell) report(w io.Writer, figures map[string]float64) error {
 
 	_, err := fmt.Fprintf(w,
 		"%-9s %-8s %9.3f/%8.3f %7.1f%% %6.1f%% %9.3f/%8.3f %7.1f%% %7.2f/%7.2fs %7.1f%% %6.1f%% %7.2f/%7.2fs %7.1f%% "+
-			"%7.1f/%7.1fs %7.1f%% %3d/%3d %3d/%3d %3d/%3d %3d/%3d\n",
+			"%7.1f/%7.1fs %7.1f%% %3d/%3d %3d/%3d %4d/%4d %3d/%3d %3d/%3d\n",
 		c.stream.name, c.policy, l.cost, s.cost, cost, c.spread.cost, l.energyCost, s.energyCost, energy,
 		l.completion, s.completion, mean, c.spread.completion, l.p95, s.p95, p95, l.lateness, s.lateness, late,
-		l.nodes, s.nodes, l.stops, s.stops, l.moves, s.moves, l.resizes, s.resizes)
+		l.nodes, s.nodes, l.stops, s.stops, l.suspended, s.suspended, l.moves, s.moves, l.resizes, s.resizes)
 
 	return err
 }

@@ -23,7 +23,7 @@ var probes = []probe{
 	{
 		overhead: 40 * time.Millisecond, startup: 50 * time.Millisecond, stepsRate: pace,
 		boot:   3050 * time.Millisecond,
-		resume: 30 * time.Millisecond, save: 100 * time.Millisecond, restore: 20 * time.Millisecond,
+		resume: 30 * time.Millisecond, save: 100 * time.Millisecond, restore: 20 * time.Millisecond, suspends: true,
 	},
 	{
 		overhead: 100 * time.Millisecond, startup: 200 * time.Millisecond, stepsRate: pace,
@@ -52,6 +52,15 @@ func TestEveryStreamRunsInTheSimulator(t *testing.T) {
 				t.Fatalf("%s under %s: %v", s.name, text, err)
 			}
 
+			can, err := simulate(policy, &s, &probes[0])
+			if err != nil {
+				t.Fatalf("%s under %s: %v", s.name, text, err)
+			}
+			if text == preempting && (o.suspended > 0 || can.suspended == 0) {
+				t.Errorf("%s under %s: %d suspensions where nodes cannot suspend jobs, %d where they can",
+					s.name, text, o.suspended, can.suspended)
+			}
+
 			if o.cost <= 0 || o.energyCost <= 0 || o.completion <= 0 || o.p95 < o.completion || o.makespan < o.p95 {
 				t.Errorf("%s under %s: %+v", s.name, text, *o)
 			}
@@ -61,7 +70,7 @@ func TestEveryStreamRunsInTheSimulator(t *testing.T) {
 			}
 
 			// Without checkpoints nothing may move: a moved job would begin anew on a real yard.
-			if o.stops > 0 && !s.saves || o.seen() == 0 && s.saves {
+			if o.stops > 0 && !s.saves || o.seen()+o.suspended == 0 && s.saves {
 				t.Errorf("%s under %s: %d runs were stopped, %d jobs moved or resized", s.name, text, o.stops, o.seen())
 			}
 		}

@@ -29,7 +29,8 @@ type outcome struct {
 	lateness   float64 // of all jobs together, seconds
 	makespan   float64
 	nodes      int // provisioned
-	stops      int // runs that a plan stopped
+	stops      int // runs that a plan stopped or suspended in place
+	suspended  int // of these suspended
 	movement
 }
 
@@ -330,7 +331,42 @@ func (l *live) measure(ctx context.Context, began time.Time, ended []api.JobDeta
 
 	o.nodes = len(leases.Leases)
 
-	return o, nil
+	o.suspended, err = l.suspensions(ctx)
+	o.stops += o.suspended
+
+	return o, err
+}
+
+// suspensions counts how often a run was suspended in place.
+func (l *live) suspensions(ctx context.Context) (int, error) {
+	count := 0
+	filter := api.EventFilter{Kind: "run.suspended"}
+
+	for {
+		page, err := l.client.Events(ctx, filter)
+		if err != nil {
+			return 0, err
+		}
+
+		count += len(page.Events)
+		if page.Next == "" || len(page.Events) == 0 {
+			return count, nil
+		}
+
+		filter.Cursor = page.Next
+	}
+}
+
+// suspends reports whether the team's own nodes can suspend programs in place.
+func (l *live) suspends(ctx context.Context) (bool, error) {
+	page, err := l.client.Nodes(ctx, api.Page{})
+	if err != nil {
+		return false, err
+	}
+
+	cannot := func(n api.Node) bool { return n.Snapshots == nil || !n.Snapshots.Suspend.OK }
+
+	return !slices.ContainsFunc(page.Nodes, cannot), nil
 }
 
 // Of a probe: how often each figure is measured, of which the median counts, the seconds that a job sleeps and the
@@ -368,6 +404,11 @@ func measureProbe(ctx context.Context, binary, parent string, samples int, train
 	}
 
 	if err := l.probeMoves(ctx, s, p, samples); err != nil {
+		return nil, err
+	}
+
+	p.suspends, err = l.suspends(ctx)
+	if err != nil {
 		return nil, err
 	}
 

@@ -89,7 +89,7 @@ const (
 
 // The seeds are chosen as those of the other streams, and so that the policies of the stream really stop jobs in it.
 const (
-	preemptSeed = 3
+	preemptSeed = 4
 	growSeed    = 11
 	homeSeed    = 2
 )

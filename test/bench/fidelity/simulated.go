@@ -35,12 +35,14 @@ func simulate(policy func() place.Policy, s *stream, p *probe) (*outcome, error)
 		return nil, err
 	}
 
-	nodes, err := simulatedNodes(s)
+	nodes, err := simulatedNodes(s, p.suspends)
 	if err != nil {
 		return nil, err
 	}
 
-	cfg := sim.Config{Policy: policy(), Nodes: nodes, Jobs: &queue{jobs}, Tariff: &prices, FairShare: true}
+	cfg := sim.Config{
+		Policy: policy(), Nodes: nodes, Jobs: &queue{jobs}, Tariff: &prices, FairShare: true, Suspending: p.stop(),
+	}
 
 	if s.saves {
 		cfg.Network = &sim.Network{Inside: p.way(), Across: p.way()}
@@ -69,7 +71,7 @@ func simulate(policy func() place.Policy, s *stream, p *probe) (*outcome, error)
 	return &outcome{
 		cost: r.Money + r.IdleMoney, energyCost: (r.Energy + r.IdleEnergy) * float64(prices.Energy),
 		completion: r.Completion.Mean, p95: r.Completion.P95, lateness: r.Lateness.Seconds(),
-		makespan: r.Makespan.Seconds(), nodes: r.Provisioned, stops: r.Stops,
+		makespan: r.Makespan.Seconds(), nodes: r.Provisioned, stops: r.Stops, suspended: r.Suspensions,
 		movement: movement{moves: r.Moves, resizes: r.Rescales},
 	}, nil
 }
@@ -168,7 +170,7 @@ func simulatedJobs(s *stream, p *probe) ([]*sim.Job, error) {
 }
 
 // simulatedNodes makes the team's own nodes.
-func simulatedNodes(s *stream) ([]fleet.Node, error) {
+func simulatedNodes(s *stream, suspends bool) ([]fleet.Node, error) {
 	var list []fleet.Node
 
 	for _, m := range s.machines {
@@ -184,7 +186,10 @@ func simulatedNodes(s *stream) ([]fleet.Node, error) {
 			return nil, err
 		}
 
-		n := fleet.Node{ID: id.Node(m.name), Class: fleet.Local, Inventory: fleet.Inventory{CPUs: 8000, Memory: 16 << 30}}
+		n := fleet.Node{ID: id.Node(m.name), Class: fleet.Local, Inventory: fleet.Inventory{
+			CPUs: 8000, Memory: 16 << 30, Suspends: suspends,
+			Snapshots: &fleet.Snapshots{Suspend: fleet.Ability{OK: suspends}},
+		}}
 		for i := range gpus {
 			n.Inventory.GPUs = append(n.Inventory.GPUs, gpuspec.Describe(fleet.GPU{
 				Index: i, UUID: fmt.Sprintf("%s-%d", m.name, i), Model: k.Model, Memory: k.Memory,

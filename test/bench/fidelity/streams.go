@@ -222,6 +222,7 @@ type probe struct {
 	resume    time.Duration // start of a job that saves, beyond the overhead
 	save      time.Duration // from the stop of such a job until its nodes are free
 	restore   time.Duration // how much longer its start takes if it continues on another node
+	suspends  bool          // nodes can suspend a job in place, which is taken to take as long as stopping it
 }
 
 // script is what the job runs. program is the command that starts its program, if it has one.
