@@ -33,6 +33,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"trainyard/internal/agent/checkpoints"
 	"trainyard/internal/agent/inventory"
 	"trainyard/internal/agent/metrics/intake"
 	"trainyard/internal/agent/runtime"
@@ -153,6 +154,7 @@ type Agent struct {
 	files         *files
 	data          *data
 	checkpoints   *savedCheckpoints
+	outputs       *keptOutputs
 	shared        sharedFolders
 	contents      *workdir.Store
 	leave         context.CancelCauseFunc // ends the agent because the server has refused it
@@ -387,6 +389,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	cancel()
 	loops.Wait()
 	a.stopUploaders()
+	a.outputs.stop()
 	a.checkpoints.stop()
 
 	if refusal != nil {
@@ -408,6 +411,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 func (a *Agent) open() error {
 	a.files = &files{agent: a}
 	a.checkpoints = a.openCheckpoints()
+	a.outputs = &keptOutputs{keepers: map[key]*checkpoints.Keeper{}}
 
 	rt, err := a.cfg.NewRuntime(runtime.Preparation{Files: a.files.materialise, Restore: a.restore})
 	if err != nil {

@@ -70,6 +70,7 @@ var calls = map[string]call{
 	"GET /api/v1/jobs/{job}/logs":        may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/logs/follow": may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/checkpoints": may(tenant.ReadJob),
+	"GET /api/v1/jobs/{job}/outputs":     may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/forecast":    may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/metrics":     may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/curve":       may(tenant.ReadJob),
@@ -79,6 +80,9 @@ var calls = map[string]call{
 	"PUT /api/v1/checkpoints/{checkpoint}/pin":     may(tenant.ChangeJob),
 	"DELETE /api/v1/checkpoints/{checkpoint}/pin":  may(tenant.ChangeJob),
 	"GET /api/v1/checkpoints/{checkpoint}/archive": may(tenant.ReadJob),
+
+	"GET /api/v1/jobs/{job}/outputs/{run}/{rank}":                 may(tenant.ReadJob),
+	"GET /api/v1/jobs/{job}/outputs/{run}/{rank}/chunks/{digest}": may(tenant.ReadJob),
 
 	"GET /api/v1/inbox":                     may(tenant.ReadJob),
 	"GET /api/v1/inbox/{question}":          may(tenant.ReadJob),
@@ -137,6 +141,7 @@ var calls = map[string]call{
 	"GET /agent/v1/chunks/{digest}":    {kind: byNode},
 	"PUT /agent/v1/chunks/{digest}":    {kind: byNode},
 	"POST /agent/v1/checkpoints":       {kind: byNode},
+	"POST /agent/v1/outputs":           {kind: byNode},
 	"POST /agent/v1/shared":            {kind: byNode},
 	"GET /agent/v1/files/{digest}":     {kind: byNode},
 }

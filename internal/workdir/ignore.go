@@ -6,6 +6,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"trainyard/internal/glob"
 )
 
 const (
@@ -187,35 +189,8 @@ func (r ignoreRule) matches(name []string, isDir bool) bool {
 		return false
 	}
 	if !r.anchored {
-		return matchPart(r.parts[0], name[len(name)-1])
+		return glob.Part(r.parts[0], name[len(name)-1])
 	}
 
-	return matchParts(r.parts, name)
-}
-
-// matchParts matches a split pattern with a split path. "**" stands for any
-// number of folders; at the end of a pattern it needs at least one name. reach
-// holds which beginnings of the path the pattern so far can match, so that many
-// "**" cost no more than one.
-func matchParts(pattern, name []string) bool {
-	reach := make([]bool, len(name)+1)
-	reach[0] = true
-	for i, part := range pattern {
-		next := make([]bool, len(name)+1)
-		if len(part) >= 2 && strings.Trim(part, "*") == "" {
-			open := false
-			for j := range reach {
-				next[j] = open || reach[j] && i < len(pattern)-1
-				open = open || reach[j]
-			}
-		} else {
-			for j := range name {
-				next[j+1] = reach[j] && matchPart(part, name[j])
-			}
-		}
-
-		reach = next
-	}
-
-	return reach[len(name)]
+	return glob.Parts(r.parts, name)
 }

@@ -27,6 +27,7 @@ import (
 	"trainyard/internal/logs/archive"
 	"trainyard/internal/server/content"
 	"trainyard/internal/server/httpapi"
+	"trainyard/internal/server/outputs"
 	"trainyard/internal/store"
 	"trainyard/internal/vault"
 	"trainyard/internal/yardmaster"
@@ -63,6 +64,7 @@ type Config struct {
 	Store       store.Store
 	Blobs       blob.Store
 	Content     *content.Content
+	Outputs     *outputs.Catalogue
 	Archive     *archive.Archive
 	Assignments Assignments
 	Metrics     Metrics
