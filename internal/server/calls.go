@@ -69,6 +69,9 @@ var calls = map[string]call{
 	"POST /api/v1/jobs/{job}/override":   may(tenant.OverridePlace),
 	"GET /api/v1/jobs/{job}/logs":        may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/logs/follow": may(tenant.ReadJob),
+
+	"GET /api/v1/jobs/{job}/logs/{run}/{rank}": may(tenant.ReadJob),
+
 	"GET /api/v1/jobs/{job}/checkpoints": may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/outputs":     may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/forecast":    may(tenant.ReadJob),

@@ -77,6 +77,8 @@ var matrix = map[string]matrixRow{
 	"read-logs":   {"/api/v1/jobs/j1/logs", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"follow-logs": {"/api/v1/jobs/j1/logs/follow", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 
+	"download-log": {"/api/v1/jobs/j1/logs/j1.1/0", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+
 	"list-checkpoints":    {"/api/v1/jobs/j1/checkpoints", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"get-checkpoint":      {"/api/v1/checkpoints/j1.c1", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"pin-checkpoint":      {"/api/v1/checkpoints/j1.c1/pin", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
