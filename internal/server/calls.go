@@ -95,6 +95,8 @@ var calls = map[string]call{
 	"POST /api/v1/files/missing": may(tenant.SubmitJob),
 	"PUT /api/v1/files/{digest}": may(tenant.SubmitJob),
 
+	"POST /api/v1/files/{digest}/join": may(tenant.SubmitJob),
+
 	"GET /api/v1/events":        may(tenant.ReadEvents),
 	"GET /api/v1/events/follow": may(tenant.ReadEvents),
 

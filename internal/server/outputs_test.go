@@ -18,8 +18,8 @@ import (
 	"trainyard/internal/server/httpapi"
 )
 
-// manifestOf is a manifest of files of one chunk each.
-func manifestOf(files ...api.CheckpointFile) string {
+// outputManifest is a manifest of files of one chunk each.
+func outputManifest(files ...api.CheckpointFile) string {
 	for i := range files {
 		f := &files[i]
 		if f.Link == "" {
@@ -46,7 +46,7 @@ func (n *node) leaves(run id.Run, uid id.UID, names ...string) error {
 		files = append(files, api.CheckpointFile{Path: name, Mode: 0o644})
 	}
 
-	return n.enters(run, uid, manifestOf(files...))
+	return n.enters(run, uid, outputManifest(files...))
 }
 
 func (n *node) enters(run id.Run, uid id.UID, manifest string) error {
@@ -102,7 +102,7 @@ func TestOutputFilesAreListedAndFetched(t *testing.T) {
 
 	// The chunks must be there first.
 	y.must(n.AddOutputs(t.Context(), api.NewOutputs{Run: run, UID: launch.UID, Bytes: 5}))
-	wantFault(t, n.enters(run, launch.UID, manifestOf(api.CheckpointFile{Path: "a"})), fault.Conflict, "chunk_missing")
+	wantFault(t, n.enters(run, launch.UID, outputManifest(api.CheckpointFile{Path: "a"})), fault.Conflict, "chunk_missing")
 	y.must(n.leaves(run, launch.UID, "a", "b"))
 
 	if diff := cmp.Diff([]string{"a", "b"}, pathsOf(t, ada, run)); diff != "" {
@@ -151,7 +151,7 @@ func TestOutputFilesBelongToTheirJob(t *testing.T) {
 	for _, bad := range []api.CheckpointFile{
 		{Path: "l", Link: "/etc/passwd"}, {Path: "l", Link: "../x"}, {Path: "a/l", Link: "../../x"}, {Path: "../l", Link: "x"},
 	} {
-		wantFault(t, n.enters(run, uid, manifestOf(bad)), fault.Invalid, "bad_manifest")
+		wantFault(t, n.enters(run, uid, outputManifest(bad)), fault.Invalid, "bad_manifest")
 	}
 
 	_, err := ada.OutputFiles(t.Context(), run, 0)

@@ -98,6 +98,7 @@ type Server struct {
 	searches *searches
 	streams  *httpapi.Slots
 	uploads  *httpapi.Slots
+	joins    joins
 	quota    *content.Quota
 	openAPI  func() (document, error)
 	used     *lastUsed

@@ -2,8 +2,10 @@ package workdir
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -51,6 +53,36 @@ id_ed25519
 **/huggingface/token
 **/.huggingface/token
 `
+
+// ignoreRules are the rules of both kinds of ignore files. What .trainyardignore says of a path counts; otherwise what
+// .gitignore does. So it adds to it, and can take back what it leaves out.
+type ignoreRules struct{ own, git *ignoreList }
+
+// within returns the rules that hold in dir, which is at real.
+func (r ignoreRules) within(dir, real string) (ignoreRules, error) {
+	own, err := r.own.within(dir, filepath.Join(real, ownIgnoreName))
+	if err != nil {
+		return r, fmt.Errorf("%s: %w", ownIgnoreName, err)
+	}
+
+	git, err := r.git.within(dir, filepath.Join(real, gitIgnoreName))
+	if err != nil {
+		return r, fmt.Errorf("%s: %w", gitIgnoreName, err)
+	}
+
+	return ignoreRules{own, git}, nil
+}
+
+// ask reports whether the rules say something of a path, and whether they leave it out.
+func (r ignoreRules) ask(name string, isDir bool) (decides, ignores bool) {
+	for _, list := range []*ignoreList{r.own, r.git} {
+		if list.decides(name, isDir) {
+			return true, list.ignores(name, isDir)
+		}
+	}
+
+	return false, false
+}
 
 // ignoreList is the rules of one folder's ignore file, on top of those of the
 // folders above it. A nil list ignores nothing.
