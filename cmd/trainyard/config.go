@@ -109,6 +109,8 @@ type config struct {
 	jobAccounts                          bool
 	maxPIDs                              int
 	maxDisk                              int64
+	maxKept                              int64
+	keepRuns                             time.Duration
 	dataRoots, dataHosts                 []string
 }
 

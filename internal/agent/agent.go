@@ -33,7 +33,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"trainyard/internal/agent/checkpoints"
 	"trainyard/internal/agent/inventory"
 	"trainyard/internal/agent/metrics/intake"
 	"trainyard/internal/agent/runtime"
@@ -411,7 +410,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 func (a *Agent) open() error {
 	a.files = &files{agent: a}
 	a.checkpoints = a.openCheckpoints()
-	a.outputs = &keptOutputs{keepers: map[key]*checkpoints.Keeper{}}
+	a.outputs = newKeptOutputs()
 
 	rt, err := a.cfg.NewRuntime(runtime.Preparation{Files: a.files.materialise, Restore: a.restore})
 	if err != nil {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -17,6 +18,21 @@ import (
 type keptOutputs struct {
 	mu      sync.Mutex
 	keepers map[key]*checkpoints.Keeper
+	asked   map[string]bool // requests that are or were answered; the server forgets them soon
+	answers sync.WaitGroup
+	turns   chan struct{} // a place for each answer at a time
+}
+
+// maxAnswers is how many requests for files are answered at a time, and maxAsked how many are remembered.
+const (
+	maxAnswers = 2
+	maxAsked   = 10_000
+)
+
+func newKeptOutputs() *keptOutputs {
+	return &keptOutputs{
+		keepers: map[key]*checkpoints.Keeper{}, asked: map[string]bool{}, turns: make(chan struct{}, maxAnswers),
+	}
 }
 
 // updateKeepers begins to upload the output files of ranks that have ended.
@@ -118,4 +134,68 @@ func (o *keptOutputs) stop() {
 	for _, k := range keepers {
 		k.Stop()
 	}
+
+	o.answers.Wait()
+}
+
+// answerRequests lists or uploads files that people want from runs of this node, each once.
+func (a *Agent) answerRequests(ctx context.Context, requests []api.OutputsRequest) {
+	o := a.outputs
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
+	for _, r := range requests {
+		if o.asked[r.ID] {
+			continue
+		}
+
+		if len(o.asked) >= maxAsked {
+			o.asked = map[string]bool{}
+		}
+
+		o.asked[r.ID] = true
+
+		o.answers.Go(func() {
+			select {
+			case o.turns <- struct{}{}:
+				defer func() { <-o.turns }()
+
+				a.noteProblem("answer to a request for files", a.answer(ctx, r))
+			case <-ctx.Done():
+			}
+		})
+	}
+}
+
+// answer answers one request. What goes wrong with the files is the answer, too.
+func (a *Agent) answer(ctx context.Context, r api.OutputsRequest) error {
+	reply := api.NewOutputs{Run: r.Run, Rank: r.Rank, Request: r.ID}
+
+	sources, err := a.rt.MetricSources(r.Run, r.Rank)
+	if err == nil {
+		reply.UID = sources.Launch.UID
+		set := checkpoints.Outputs{
+			Run: r.Run, UID: sources.Launch.UID, Rank: r.Rank, Work: sources.Work, Checkpoint: sources.Launch.Checkpoint,
+			Checkpoints: sources.Checkpoints, Patterns: r.Patterns, Request: r.ID,
+		}
+
+		if !r.List {
+			err = a.checkpoints.Send(ctx, set)
+			if err == nil {
+				return nil // the files were the answer
+			}
+		} else {
+			reply.Found, reply.Notes, err = checkpoints.List(set)
+		}
+	}
+
+	if ctx.Err() != nil {
+		return nil
+	}
+
+	if err != nil {
+		reply.Problem = clipReason(err.Error())
+	}
+
+	return a.client.Load().AddOutputs(ctx, reply)
 }

@@ -23,7 +23,7 @@ import (
 //	8  checkpoints travel: a launch may name the checkpoint to restore, and an agent uploads and catalogues them
 //	9  an assignment may suspend a program in place and let it continue, and a report says what became of that
 //	11 an assignment may carry the values of secrets
-//	12 a launch may name the files that are kept when its rank has ended
+//	12 a launch may name the files that are kept when its rank has ended, and assignments may ask for files of a run
 const Capability = 12
 
 // JoinRequest asks to become a node. It carries the join token's text and a
@@ -69,6 +69,8 @@ type Assignments struct {
 	Runs       []Assignment `json:"runs"`
 	// Incarnation is left out by a server of an earlier version.
 	Incarnation *Incarnation `json:"incarnation,omitempty"`
+	// Outputs is not part of the desired state: a request is answered once, whatever the generation.
+	Outputs []OutputsRequest `json:"outputs,omitempty" doc:"files that people want from runs of this node"`
 }
 
 // Incarnation identifies one history of a yard. A new one begins when the database is

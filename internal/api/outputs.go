@@ -22,6 +22,51 @@ type NewOutputs struct {
 	Bytes    job.Bytes `json:"bytes" doc:"size of all files"`
 	Manifest string    `json:"manifest,omitempty" maxLength:"64" doc:"digest of a manifest like that of a checkpoint; absent to ask whether there is room"`
 	Notes    []string  `json:"notes,omitempty" maxItems:"100" doc:"what was left out, as sentences"`
+	// Request, Found and Problem answer an OutputsRequest.
+	Request string       `json:"request,omitempty" maxLength:"64" doc:"the request that this answers"`
+	Found   []OutputFile `json:"found,omitempty" maxItems:"20000" doc:"files that were found, if they were only to be listed"`
+	Problem string       `json:"problem,omitempty" maxLength:"2000" doc:"why the request could not be carried out"`
+}
+
+// OutputFile is a file in the folder of a run.
+type OutputFile struct {
+	Path string    `json:"path" maxLength:"4096"`
+	Size job.Bytes `json:"size"`
+	Link string    `json:"link,omitempty" maxLength:"4096"`
+}
+
+// MaxFoundOutputs is how many files are listed at most.
+const MaxFoundOutputs = 20_000
+
+// OutputsRequest asks an agent for files from the folder of a run, which has ended or goes on.
+type OutputsRequest struct {
+	ID       string   `json:"id"`
+	Run      id.Run   `json:"run"`
+	Rank     int      `json:"rank"`
+	Patterns []string `json:"patterns"`
+	List     bool     `json:"list,omitempty" doc:"list the files and upload none"`
+}
+
+// AskOutputs asks for files from the folders of a run on its nodes.
+type AskOutputs struct {
+	Run      id.Run   `json:"run,omitempty" maxLength:"60" doc:"default: the newest"`
+	Rank     *int     `json:"rank,omitempty" minimum:"0" doc:"default: all"`
+	Patterns []string `json:"patterns" minItems:"1" maxItems:"100"`
+	List     bool     `json:"list,omitempty" doc:"list the files and keep none"`
+}
+
+// AskedOutputs is the answer.
+type AskedOutputs struct {
+	Done     bool        `json:"done" doc:"all nodes have answered; if not, make the same request again"`
+	Found    []FoundFile `json:"found,omitempty" doc:"files that were found, if they were only to be listed"`
+	Problems []string    `json:"problems,omitempty" doc:"what could not be done, as sentences"`
+}
+
+// FoundFile is a file in the folder of one rank of a run.
+type FoundFile struct {
+	Run  id.Run `json:"run"`
+	Rank int    `json:"rank"`
+	OutputFile
 }
 
 // OutputSet is the output files of one rank of a run.
@@ -75,6 +120,11 @@ func (c *Client) AddOutputs(ctx context.Context, in NewOutputs) error {
 // Outputs lists the output files of a job by rank.
 func (c *Client) Outputs(ctx context.Context, j id.Job) (OutputList, error) {
 	return get[OutputList](ctx, c, at("jobs", string(j), "outputs"), nil)
+}
+
+// AskOutputs asks for files from the folders of a run on its nodes. It is called again until it is done.
+func (c *Client) AskOutputs(ctx context.Context, j id.Job, in AskOutputs) (AskedOutputs, error) {
+	return post[AskedOutputs](ctx, c, at("jobs", string(j), "outputs"), in)
 }
 
 // OutputFiles lists the output files of one rank of a run.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"path"
 	"reflect"
@@ -39,6 +40,9 @@ func (a *app) fetch() *cobra.Command {
 		Long: `Fetch the output files of a job: those that its job file names in outputs. They are kept whenever a run of
 the job ends, also when it has failed. Of a file that several runs have left, that of the newest run is fetched.
 
+Other files are taken from the folder of the newest run: while it runs, and after its end as long as the node keeps
+the folder. So are the output files of a run that goes on.
+
 A pattern is a path in the working directory: * stands for any text, ** for any folders, and a folder for all in it.
 Files are verified, and a download that was interrupted continues where it was. A file that is there already with
 other content is not overwritten, unless --force is given.`,
@@ -75,15 +79,10 @@ func (a *app) doFetch(ctx context.Context, c *api.Client, j id.Job, patterns []s
 		}
 	}
 
-	items, err := a.outputFiles(ctx, c, j, flags)
-	if err == nil {
-		items, err = matching(j, items, patterns)
-	}
-
+	items, err := a.findOutputs(ctx, c, j, patterns, flags)
 	if err != nil {
 		return err
 	}
-
 	if flags.list {
 		return a.listOutputs(items)
 	}
@@ -116,6 +115,117 @@ func (a *app) doFetch(ctx context.Context, c *api.Client, j id.Job, patterns []s
 
 		return err
 	})
+}
+
+// findOutputs returns the files that are wanted. Of a run that goes on, and of one that has not kept them, they are
+// taken from its folder on the node, as long as that is there.
+func (a *app) findOutputs(
+	ctx context.Context, c *api.Client, j id.Job, patterns []string, flags *fetchFlags,
+) ([]download.Item, error) {
+	detail, err := c.Job(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+
+	asked := false
+	if goesOn(&detail, flags) {
+		asked = true
+		if found, err := a.ask(ctx, c, &detail, patterns, flags); err != nil || flags.list {
+			return found, err
+		}
+	}
+
+	items, err := a.outputFiles(ctx, c, j, flags)
+	if err == nil {
+		items, err = matching(j, items, patterns)
+	}
+
+	if fault.KindOf(err) != fault.NotFound || asked || detail.Epoch == 0 || len(patterns) == 0 && !flags.list {
+		return items, err
+	}
+
+	found, askErr := a.ask(ctx, c, &detail, patterns, flags)
+	if askErr != nil || flags.list {
+		return found, askErr
+	}
+
+	items, err = a.outputFiles(ctx, c, j, flags)
+	if err != nil {
+		return nil, err
+	}
+
+	return matching(j, items, patterns)
+}
+
+// goesOn reports whether the run that is wanted has not ended, so that its files are newer than those that are kept.
+func goesOn(j *api.JobDetail, flags *fetchFlags) bool {
+	if j.Epoch == 0 || flags.run != "" && flags.run != string(id.NewRun(j.ID, j.Epoch)) {
+		return false
+	}
+
+	return slices.ContainsFunc(j.Runs, func(r api.Run) bool { return r.Epoch == j.Epoch && r.State == job.RunRunning })
+}
+
+// ask asks the nodes of a run for files from its folder: to keep them, or to list them. Without patterns those of the
+// job file are meant, and all if they are only listed.
+func (a *app) ask(
+	ctx context.Context, c *api.Client, j *api.JobDetail, patterns []string, flags *fetchFlags,
+) ([]download.Item, error) {
+	in := api.AskOutputs{Run: id.Run(flags.run), Patterns: patterns, List: flags.list}
+	if flags.rank >= 0 {
+		in.Rank = &flags.rank
+	}
+
+	if len(in.Patterns) == 0 {
+		var spec struct {
+			Outputs []string `json:"outputs"`
+		}
+		if err := json.Unmarshal(j.Spec, &spec); err != nil {
+			return nil, fmt.Errorf("read the job file of %s: %w", j.ID, err)
+		}
+
+		in.Patterns = spec.Outputs
+		if flags.list {
+			in.Patterns = []string{"**"}
+		}
+	}
+
+	if len(in.Patterns) == 0 {
+		return nil, noOutputs(j.ID, "", flags)
+	}
+
+	bar := a.NewProgress()
+	defer bar.Done()
+	bar.Set("waiting for the files from the node")
+
+	for {
+		reply, err := c.AskOutputs(ctx, j.ID, in)
+		if err != nil {
+			return nil, err
+		}
+		if !reply.Done {
+			continue
+		}
+
+		bar.Done()
+
+		for _, problem := range reply.Problems {
+			a.Note("%s", table.Plain(problem))
+		}
+
+		var items []download.Item
+		for _, f := range reply.Found {
+			items = append(items, download.Item{Run: f.Run, Rank: f.Rank, Path: f.Path, File: api.CheckpointFile{
+				Path: f.Path, Size: int64(f.Size), Link: f.Link,
+			}})
+		}
+
+		if flags.list && len(items) == 0 {
+			return nil, noOutputs(j.ID, "", flags)
+		}
+
+		return items, nil
+	}
 }
 
 // fetched is what was fetched, for programs.
@@ -188,7 +298,8 @@ func noOutputs(j id.Job, removed string, flags *fetchFlags) error {
 	}
 
 	return fault.New(fault.NotFound, "no_outputs", "no output files of %s are kept", of).
-		WithRemedy("they are kept when a run ends: name them in the job file, as in outputs: [ckpt/best.pt, \"runs/**\"]")
+		WithRemedy("name files to take them from the run's folder while it is on its node (trainyard fetch %s --list lists "+
+			"them), or let the next run keep them: outputs: [ckpt/best.pt, \"runs/**\"]", j)
 }
 
 // arrange gives every file its path. The sets are those of the newest run first, by rank. Of a file that several runs

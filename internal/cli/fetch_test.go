@@ -3,6 +3,7 @@ package cli
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/cli/exit"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
 )
 
 // outputFile is a file of one chunk, which the yard serves for a rank.
@@ -32,6 +35,15 @@ func (y *yard) outputFile(at, name, content string) api.CheckpointFile {
 func withOutputs(t *testing.T) *yard {
 	t.Helper()
 	y := newYard(t)
+	for _, j := range []id.Job{"j7", "j8", "j9"} {
+		y.answer("GET /api/v1/jobs/"+string(j), api.JobDetail{
+			Job: api.Job{ID: j, State: job.Failed, Epoch: 2}, Runs: []api.Run{{Epoch: 2, State: job.RunEnded}},
+		})
+		y.answer("POST /api/v1/jobs/"+string(j)+"/outputs", api.AskedOutputs{
+			Done: true, Problems: []string{"rank 0 on node gpu-1: the folder is not on this node any more"},
+		})
+	}
+
 	y.answer("GET /api/v1/jobs/j7/outputs", api.OutputList{Outputs: []api.OutputSet{
 		{Run: "j7.2", Node: "gpu-1", Kept: ago(time.Hour), Files: 3, Bytes: 12},
 		{Run: "j7.2", Rank: 1, Node: "gpu-2", Kept: ago(time.Hour), Files: 2, Bytes: 9, Notes: []string{"x.csv: not found"}},
@@ -150,5 +162,63 @@ func TestFetchSaysWhatIsWrong(t *testing.T) {
 				t.Errorf("best.pt is %q (%v)", text, err)
 			}
 		})
+	}
+}
+
+// Files that are not kept, and those of a run that goes on, come from the folder of the run.
+func TestFilesAreTakenFromTheRunsFolder(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.answer("GET /api/v1/jobs/j7", api.JobDetail{
+		Job: api.Job{ID: "j7", State: job.Running, Epoch: 1}, Runs: []api.Run{{ID: "j7.1", Epoch: 1, State: job.RunRunning}},
+		Spec: []byte(`{"run":"x","outputs":["best.pt"]}`),
+	})
+
+	kept, asked := false, []api.AskOutputs{}
+	y.mux.HandleFunc("GET /api/v1/jobs/j7/outputs", func(w http.ResponseWriter, _ *http.Request) {
+		var list api.OutputList
+		if kept {
+			list.Outputs = []api.OutputSet{{Run: "j7.1", Node: "gpu-1", Files: 1, Bytes: 7}}
+		}
+
+		reply(w, http.StatusOK, list)
+	})
+	y.mux.HandleFunc("POST /api/v1/jobs/j7/outputs", func(w http.ResponseWriter, r *http.Request) {
+		var in api.AskOutputs
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+			t.Error(err)
+		}
+
+		asked = append(asked, in)
+		out := api.AskedOutputs{Done: len(asked) > 1} // the first request is too short
+		if in.List {
+			out.Found = []api.FoundFile{{Run: "j7.1", OutputFile: api.OutputFile{Path: "train.py", Size: 3}}}
+		}
+
+		kept = kept || out.Done && !in.List
+		reply(w, http.StatusOK, out)
+	})
+	y.answer("GET /api/v1/jobs/j7/outputs/j7.1/0", api.OutputManifest{Files: []api.CheckpointFile{
+		y.outputFile("j7.1/0", "best.pt", "weights"),
+	}})
+
+	p := newPerson(t).at(t, y)
+	dir := filepath.Join(t.TempDir(), "to")
+
+	if code := p.types(t.Context(), "fetch", "j7", "--to", dir); code != exit.OK {
+		t.Fatalf("exit code %d: %s", code, p.stderr)
+	}
+
+	if text, err := os.ReadFile(filepath.Join(dir, "best.pt")); err != nil || string(text) != "weights" {
+		t.Errorf("best.pt is %q (%v)", text, err)
+	}
+
+	if len(asked) != 2 || strings.Join(asked[1].Patterns, " ") != "best.pt" {
+		t.Errorf("asked for %+v", asked)
+	}
+
+	if code := p.types(t.Context(), "fetch", "j7", "--list"); code != exit.OK ||
+		!strings.Contains(p.stdout.String(), "train.py") {
+		t.Errorf("exit code %d: %s%s", code, p.stdout, p.stderr)
 	}
 }

@@ -84,6 +84,7 @@ var calls = map[string]call{
 	"DELETE /api/v1/checkpoints/{checkpoint}/pin":  may(tenant.ChangeJob),
 	"GET /api/v1/checkpoints/{checkpoint}/archive": may(tenant.ReadJob),
 
+	"POST /api/v1/jobs/{job}/outputs":                             may(tenant.ChangeJob),
 	"GET /api/v1/jobs/{job}/outputs/{run}/{rank}":                 may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/outputs/{run}/{rank}/chunks/{digest}": may(tenant.ReadJob),
 

@@ -86,6 +86,7 @@ var matrix = map[string]matrixRow{
 	"remove-checkpoint":   {"/api/v1/checkpoints/j1.c1", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"}, // its job needs it, so it stays
 	"list-outputs":        {"/api/v1/jobs/j1/outputs", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"join-file":           {"/api/v1/files/" + digestOf("x") + "/join", `{"parts":["` + digestOf("x") + `"],"size":1}`, "1 3333 3yyy 3yyy 3yyy 3yyy 3yyy 1"},
+	"ask-outputs":         {"/api/v1/jobs/j1/outputs", `{"patterns":["x"],"run":"j1.1","rank":1}`, "1 3333 3444 3444 3444 3333 3444 1"}, // j1.1 has one rank
 	"get-outputs":         {"/api/v1/jobs/j1/outputs/j1.1/0", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"get-output-chunk":    {"/api/v1/jobs/j1/outputs/j1.1/0/chunks/" + digestOf("a"), "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"download-checkpoint": {"/api/v1/checkpoints/j1.c1/archive", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},

@@ -1,15 +1,21 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
+	"trainyard/internal/glob"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/server/httpapi"
@@ -22,6 +28,9 @@ func (s *Server) outputRoutes() {
 		s.listOutputs)
 	huma.Register(s.api, s.op("get-outputs", http.MethodGet, path+"/{run}/{rank}",
 		"List the output files of a rank with their chunks", tag), s.getOutputs)
+
+	huma.Register(s.api, s.op("ask-outputs", http.MethodPost, path,
+		"Ask the nodes of a run for files from its folder", tag), s.askOutputs)
 
 	s.router.Plain(s.op("get-output-chunk", http.MethodGet, path+"/{run}/{rank}/chunks/{digest}",
 		"Download a chunk of the output files of a rank", tag), admitted, s.getOutputChunk)
@@ -133,4 +142,110 @@ func (s *Server) getOutputChunk(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	return nil
+}
+
+type askOutputsInput struct {
+	Job  string `path:"job" maxLength:"40"`
+	Body api.AskOutputs
+}
+
+// askOutputs asks the nodes of a run for files from its folder. They become output files of the run, for which the
+// owner has room or not; so whoever asks must be allowed to change the job.
+func (s *Server) askOutputs(ctx context.Context, in *askOutputsInput) (*httpapi.Body[api.AskedOutputs], error) {
+	j, err := s.readJob(ctx, in.Job)
+	if err == nil {
+		err = allowJob(ctx, "fetch files of jobs", &j)
+	}
+
+	for _, p := range in.Body.Patterns {
+		if constraint, remedy := glob.Check(p); err == nil && constraint != "" {
+			err = fault.New(fault.Invalid, "bad_pattern", "the pattern %s, got %q", constraint, p).WithField("patterns").
+				WithRemedy("%s", remedy)
+		}
+	}
+
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
+	run, err := s.runOf(ctx, &j, in.Body.Run)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
+	if in.Body.Rank != nil && *in.Body.Rank >= len(run.Ranks) {
+		return nil, s.fail(ctx, fault.New(fault.NotFound, "rank_not_found", "run %s has no rank %d", run.ID, *in.Body.Rank))
+	}
+
+	s.noteRead(ctx, j.Owner, j.ID, "the folder of run "+string(run.ID))
+
+	return &httpapi.Body[api.AskedOutputs]{Body: s.askRanks(ctx, &run, &in.Body)}, nil
+}
+
+// runOf returns a run of a job, the newest if it is not named.
+func (s *Server) runOf(ctx context.Context, j *job.Job, name id.Run) (job.Run, error) {
+	if name == "" {
+		if j.Epoch == 0 {
+			return job.Run{}, fault.New(fault.Conflict, "job_state", "job %s has not run yet", j.ID)
+		}
+
+		name = id.NewRun(j.ID, j.Epoch)
+	}
+
+	if of, _, ok := name.Split(); !ok || of != j.ID {
+		return job.Run{}, fault.New(fault.NotFound, "run_not_found", "run %s of job %s not found", name, j.ID)
+	}
+
+	return s.Store.Run(ctx, name)
+}
+
+// askRanks asks the nodes of a run, all at the same time.
+func (s *Server) askRanks(ctx context.Context, run *job.Run, in *api.AskOutputs) api.AskedOutputs {
+	out := api.AskedOutputs{Done: true}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+
+	for rank := range run.Ranks {
+		if in.Rank != nil && *in.Rank != rank {
+			continue
+		}
+
+		all.Go(func() {
+			node := run.Ranks[rank].Node
+			answer, done, err := s.agents.AskOutputs(ctx, node, api.OutputsRequest{
+				Run: run.ID, Rank: rank, Patterns: in.Patterns, List: in.List,
+			})
+
+			mu.Lock()
+			defer mu.Unlock()
+
+			switch {
+			case err != nil:
+				out.Problems = append(out.Problems, fmt.Sprintf("rank %d: %v", rank, err))
+			case !done:
+				out.Done = false
+			case answer.Problem != "":
+				out.Problems = append(out.Problems, fmt.Sprintf("rank %d on node %s: %s", rank, node, answer.Problem))
+			}
+
+			for _, f := range answer.Found {
+				out.Found = append(out.Found, api.FoundFile{Run: run.ID, Rank: rank, OutputFile: f})
+			}
+
+			if in.List {
+				for _, note := range answer.Notes {
+					out.Problems = append(out.Problems, fmt.Sprintf("rank %d on node %s: %s", rank, node, note))
+				}
+			}
+		})
+	}
+
+	all.Wait()
+
+	slices.SortFunc(out.Found, func(a, b api.FoundFile) int {
+		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Rank, b.Rank))
+	})
+	slices.Sort(out.Problems)
+
+	return out
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -224,4 +225,99 @@ func TestOutputFilesAreKeptAsLongAsTheyShouldBe(t *testing.T) {
 	y.wantBlobs(true, httpapi.ChunkBlob(digestOf("second-file!")))
 	y.pruned(limits)
 	y.wantBlobs(false, httpapi.ChunkBlob(digestOf("second-file!")))
+}
+
+// answers returns the request of a person for files, as the node gets it.
+func (n *node) answers(list bool) api.OutputsRequest {
+	n.y.t.Helper()
+	got := n.await(func(a api.Assignments) bool {
+		return slices.ContainsFunc(a.Outputs, func(q api.OutputsRequest) bool { return q.List == list })
+	})
+
+	return got.Outputs[slices.IndexFunc(got.Outputs, func(q api.OutputsRequest) bool { return q.List == list })]
+}
+
+// Agents dial out only: what a person wants goes down with the assignments, also if these have not changed.
+func TestANodeIsAskedForFiles(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	ada, bob := y.researcher("ada"), y.researcher("bob")
+	n := y.join("n")
+	n.listen()
+	j, run := n.started(ada)
+	uid := n.assigned(run).Launch.UID
+
+	type result struct {
+		reply api.AskedOutputs
+		err   error
+	}
+
+	ask := func(in api.AskOutputs) <-chan result {
+		done := make(chan result, 1)
+
+		go func() {
+			reply, err := ada.AskOutputs(t.Context(), j, in)
+			done <- result{reply, err}
+		}()
+
+		return done
+	}
+
+	asked := ask(api.AskOutputs{Patterns: []string{"a", "b/**"}, List: true})
+	q := n.answers(true)
+
+	if diff := cmp.Diff(api.OutputsRequest{ID: q.ID, Run: run, Patterns: []string{"a", "b/**"}, List: true}, q); diff != "" {
+		t.Errorf("the node was asked (-want +got):\n%s", diff)
+	}
+
+	y.must(n.AddOutputs(t.Context(), api.NewOutputs{
+		Run: run, UID: uid, Request: q.ID, Found: []api.OutputFile{{Path: "a", Size: 5}}, Notes: []string{"b/**: not found"},
+	}))
+
+	got := <-asked
+	y.must(got.err)
+	want := api.AskedOutputs{
+		Done: true, Problems: []string{"rank 0 on node n: b/**: not found"},
+		Found: []api.FoundFile{{Run: run, OutputFile: api.OutputFile{Path: "a", Size: 5}}},
+	}
+	if diff := cmp.Diff(want, got.reply); diff != "" {
+		t.Errorf("listed (-want +got):\n%s", diff)
+	}
+
+	// Files that are kept are the answer; that there is room for them is not.
+	asked = ask(api.AskOutputs{Patterns: []string{"a"}})
+	q = n.answers(false)
+	y.must(n.AddOutputs(t.Context(), api.NewOutputs{Run: run, UID: uid, Request: q.ID, Bytes: 1}))
+	y.must(n.PutChunk(t.Context(), run, digestOf("a"), []byte("a")))
+
+	manifest := outputManifest(api.CheckpointFile{Path: "a"})
+	y.must(n.PutChunk(t.Context(), run, digestOf(manifest), []byte(manifest)))
+	y.must(n.AddOutputs(t.Context(), api.NewOutputs{Run: run, UID: uid, Request: q.ID, Manifest: digestOf(manifest)}))
+
+	got = <-asked
+	if got.err != nil || !got.reply.Done || len(got.reply.Problems) > 0 {
+		t.Errorf("%+v (%v)", got.reply, got.err)
+	}
+
+	if diff := cmp.Diff([]string{"a"}, pathsOf(t, ada, run)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+
+	_, err := bob.AskOutputs(t.Context(), j, api.AskOutputs{Patterns: []string{"a"}})
+	wantFault(t, err, fault.NotFound, "job_not_found")
+	_, err = ada.AskOutputs(t.Context(), j, api.AskOutputs{Patterns: []string{"../a"}})
+	wantFault(t, err, fault.Invalid, "bad_pattern")
+	_, err = ada.AskOutputs(t.Context(), j, api.AskOutputs{Patterns: []string{"a"}, Rank: new(1)})
+	wantFault(t, err, fault.NotFound, "rank_not_found")
+
+	// An agent of an earlier version does not know requests.
+	_, err = n.Report(t.Context(), api.Report{Capability: 11, Boot: "b", Seq: 99})
+	y.must(err)
+
+	late := <-ask(api.AskOutputs{Patterns: []string{"a"}})
+	y.must(late.err)
+
+	if len(late.reply.Problems) != 1 || !strings.Contains(late.reply.Problems[0], "earlier version") {
+		t.Errorf("%+v", late.reply)
+	}
 }

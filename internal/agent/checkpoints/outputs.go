@@ -29,6 +29,7 @@ type Outputs struct {
 	Checkpoint  string // path in it of the link to the checkpoint directory, "" if there is none
 	Checkpoints string // the checkpoint directory
 	Patterns    []string
+	Request     string // that this answers, "" if the rank has ended
 }
 
 // Keeper uploads the output files of one rank, once, like a checkpoint.
@@ -99,6 +100,48 @@ func (k *Keeper) Stop() {
 	<-k.gone
 }
 
+// Send uploads files of a rank that somebody asked for, which may still run.
+func (c *Checkpoints) Send(ctx context.Context, set Outputs) error {
+	k := &Keeper{all: c, set: set, moved: c.opt.Clock.Now()}
+
+	for changes := 0; ; changes++ {
+		err := k.keep(ctx, changes >= steadyTries)
+		if !errors.Is(err, errChanged) || changes > steadyTries {
+			return err
+		}
+		if !clock.Sleep(ctx, c.opt.Every/4) {
+			return ctx.Err()
+		}
+	}
+}
+
+// List lists the files of a rank that patterns choose.
+func List(set Outputs) ([]api.OutputFile, []string, error) {
+	v, err := openView(&set)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	defer func() { _ = v.close() }() // it was only read
+
+	list, notes, err := v.choose(set.Patterns)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	if len(list) > api.MaxFoundOutputs {
+		notes = append(notes, fmt.Sprintf("%d more files are not listed", len(list)-api.MaxFoundOutputs))
+		list = list[:api.MaxFoundOutputs]
+	}
+
+	found := make([]api.OutputFile, len(list))
+	for i := range list {
+		found[i] = api.OutputFile{Path: list[i].name, Size: job.Bytes(list[i].file.size), Link: list[i].file.link}
+	}
+
+	return found, notes, nil
+}
+
 // steadyTries is how often files that change while they are read are read again before they are taken as they are: a
 // process that the program left behind may still write.
 const steadyTries = 3
@@ -165,7 +208,7 @@ func (k *Keeper) keep(ctx context.Context, growing bool) error {
 	defer halt()
 
 	in := api.NewOutputs{
-		Run: k.set.Run, UID: k.set.UID, Rank: k.set.Rank, Bytes: job.Bytes(size), Notes: notes,
+		Run: k.set.Run, UID: k.set.UID, Rank: k.set.Rank, Bytes: job.Bytes(size), Notes: notes, Request: k.set.Request,
 	}
 
 	// Asked before anything is uploaded: what is too much would be removed again.

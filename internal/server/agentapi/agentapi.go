@@ -95,6 +95,7 @@ type Server struct {
 	chunks  chunkRights
 	claims  *claims
 	numbers *sequences
+	asks    *asks
 
 	incarnation atomic.Pointer[api.Incarnation] // of the yard's history
 }
@@ -102,7 +103,8 @@ type Server struct {
 // New returns the server's side of the protocol. The loop must not run yet, and
 // must tell Follow of every batch before it tells anybody else.
 func New(c Config) *Server {
-	s := &Server{Config: c, roster: newRoster(c.Nodes), seen: newSightings(), claims: newClaims(), numbers: newSequences()}
+	s := &Server{Config: c, roster: newRoster(c.Nodes), seen: newSightings(), claims: newClaims(), numbers: newSequences(),
+		asks: newAsks(c.Clock)}
 	s.setIncarnation(&c.Incarnation)
 
 	return s

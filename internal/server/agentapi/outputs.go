@@ -16,7 +16,7 @@ func (s *Server) outputRoutes(rt httpapi.Router) {
 	op := s.guarded(huma.Operation{
 		OperationID: "add-outputs", Method: http.MethodPost, Path: "/agent/v1/outputs",
 		Summary: "Enter the output files of a rank whose chunks are uploaded, or ask whether there is room for them",
-		Tags:    []string{"agent"}, DefaultStatus: http.StatusNoContent,
+		Tags:    []string{"agent"}, DefaultStatus: http.StatusNoContent, MaxBodyBytes: 16 << 20,
 	})
 
 	huma.Register(rt.API, op, s.addOutputs)
@@ -26,6 +26,12 @@ func (s *Server) outputRoutes(rt httpapi.Router) {
 // after its end.
 func (s *Server) addOutputs(ctx context.Context, in *httpapi.Body[api.NewOutputs]) (*struct{}, error) {
 	o := &in.Body
+
+	// A node that does not have the folder of a rank any more does not know its UID either.
+	if o.Problem != "" && o.Request != "" {
+		s.asks.answered(nodeOf(ctx), o)
+		return nil, nil
+	}
 
 	_, err := s.ownRank(ctx, o.Run, o.UID, o.Rank)
 	if err == nil {
@@ -39,6 +45,8 @@ func (s *Server) addOutputs(ctx context.Context, in *httpapi.Body[api.NewOutputs
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
+	s.asks.answered(nodeOf(ctx), o)
 
 	return nil, nil
 }

@@ -39,7 +39,7 @@ var (
 const line = "epoch 1 step %010.0f loss=0.123456 acc=0.987654 lr=0.000300 samples/s=1234.5"
 
 // lineLength is that of a line with its end.
-const lineLength = 78
+const lineLength = 80
 
 // world is a yard with one node, and a person who is logged in.
 type world struct {
