@@ -129,6 +129,11 @@ bench-checkpoint: ## Measure saving and restoring a checkpoint beside cp and S3 
 	@mkdir -p build/bench
 	go test ./test/bench/checkpoint -run '^TestCheckpoints$$' -count=1 -timeout 60m -v -size $(or $(SIZE),10GB) -out '$(CURDIR)/build/bench/bench-checkpoint.json'
 
+.PHONY: bench-logs
+bench-logs: ## Measure reading, searching and following the output of a job (1 GB; SIZE=100MB for less); figures in build/bench/bench-logs.json
+	@mkdir -p build/bench
+	go test ./test/bench/logs -run '^TestLogs$$' -count=1 -timeout 60m -v -size $(or $(SIZE),1GB) -out '$(CURDIR)/build/bench/bench-logs.json'
+
 .PHONY: cover cover-baseline
 cover: ## Measure test coverage and compare it with docs/baseline (PACKAGES=./internal/queue for a part)
 	@mkdir -p build

@@ -42,6 +42,7 @@ var layers = []struct {
 			"internal/clock",
 			"internal/id",
 			"internal/pattern",
+			"internal/glob",
 			"internal/suggest",
 			"internal/money",
 			"internal/humanize",

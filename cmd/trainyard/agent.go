@@ -178,6 +178,7 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 			return runtime.New(runtime.Options{
 				Dir: dir, Preparation: p, Log: log, Clock: clk, CRIU: c.criu, Python: c.probePython,
 				Users: users, MaxPIDs: c.maxPIDs, MaxDisk: job.Bytes(c.maxDisk),
+				KeepRuns: c.keepRuns, KeptBytes: job.Bytes(c.maxKept),
 			})
 		},
 	})

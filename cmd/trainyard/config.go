@@ -109,6 +109,8 @@ type config struct {
 	jobAccounts                          bool
 	maxPIDs                              int
 	maxDisk                              int64
+	maxKept                              int64
+	keepRuns                             time.Duration
 	dataRoots, dataHosts                 []string
 }
 
@@ -533,10 +535,10 @@ func readConfig(cmd *cobra.Command, env cli.Env, settings []setting) (*config, e
 
 	faults = append(faults, c.contact().Conflicts()...)
 
-	if l := c.limits; l.Unused == 0 && (l.Workdirs > 0 || l.Checkpoints > 0 || l.Bytes > 0) {
+	if l := c.limits; l.Unused == 0 && (l.Workdirs > 0 || l.Checkpoints > 0 || l.Bytes > 0 || l.Files > 0) {
 		faults = append(faults, fault.New(fault.Invalid, "keeps_unused",
 			"have no effect with --keep-unused 0s, which keeps their blobs for ever").
-			WithField("--keep-workdirs, --keep-checkpoints, --max-checkpoints"))
+			WithField("--keep-workdirs, --keep-checkpoints, --max-checkpoints, --keep-output-files"))
 	}
 
 	if c.data == "" {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"syscall"
+	"time"
 
 	"trainyard/internal/agent/metadata"
 	"trainyard/internal/agent/sandbox"
@@ -61,6 +62,19 @@ var isolationSettings = []setting{
 		"500GB",
 		"how much of this node's disk the folders of a run may use; 0B for no limit",
 		size(func(c *config) *int64 { return &c.maxDisk }),
+	},
+	{
+		"keep-runs",
+		"24h",
+		"how long the working directory of a run is kept on this node after its end, for trainyard fetch; 0s to keep none",
+		length(func(c *config) *time.Duration { return &c.keepRuns }, 0),
+	},
+	{
+		"max-kept-runs",
+		"20GB",
+		"how much room kept working directories may take; the oldest are removed first, and also when less than a tenth " +
+			"of the disk is free",
+		size(func(c *config) *int64 { return &c.maxKept }),
 	},
 }
 

@@ -44,6 +44,12 @@ var limitSettings = []setting{
 		length(func(c *config) *time.Duration { return &c.limits.Checkpoints }, 0),
 	},
 	{
+		"keep-output-files",
+		"0s",
+		"how long output files (outputs in the job file) are kept after the end of their jobs; 0s for ever",
+		length(func(c *config) *time.Duration { return &c.limits.Files }, 0),
+	},
+	{
 		"keep-jobs",
 		"0s",
 		"how long anything of a job is kept after its end, unless a checkpoint of it is pinned; usage and costs stay; 0s " +
@@ -75,6 +81,19 @@ var limitSettings = []setting{
 		"maximum size of all checkpoints of ended jobs, above which those of the jobs that ended first are removed unless " +
 			"they are pinned; 0B for no limit",
 		byteSize(func(c *config) *job.Bytes { return &c.limits.Bytes }),
+	},
+	{
+		"max-output-files",
+		"500GB",
+		"maximum size of the output files of a user's ended jobs, above which those of the jobs that ended first are " +
+			"removed, and of a single run; 0B for no limit",
+		byteSize(func(c *config) *job.Bytes { return &c.limits.UserFiles }),
+	},
+	{
+		"max-all-output-files",
+		"0B",
+		"the same of all users together; 0B for no limit",
+		byteSize(func(c *config) *job.Bytes { return &c.limits.AllFiles }),
 	},
 	{
 		"max-jobs",

@@ -153,6 +153,7 @@ type Agent struct {
 	files         *files
 	data          *data
 	checkpoints   *savedCheckpoints
+	outputs       *keptOutputs
 	shared        sharedFolders
 	contents      *workdir.Store
 	leave         context.CancelCauseFunc // ends the agent because the server has refused it
@@ -387,6 +388,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	cancel()
 	loops.Wait()
 	a.stopUploaders()
+	a.outputs.stop()
 	a.checkpoints.stop()
 
 	if refusal != nil {
@@ -408,6 +410,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 func (a *Agent) open() error {
 	a.files = &files{agent: a}
 	a.checkpoints = a.openCheckpoints()
+	a.outputs = newKeptOutputs()
 
 	rt, err := a.cfg.NewRuntime(runtime.Preparation{Files: a.files.materialise, Restore: a.restore})
 	if err != nil {

@@ -37,7 +37,7 @@ const (
 
 // decide says what is to be done about a rank: want is its assignment, nil if
 // it has none; have is what the runtime knows, nil if nothing; delivered says
-// that the server has all of its output and metrics; begun that this process gave it to the runtime;
+// that the server has all of its output, metrics and output files; begun that this process gave it to the runtime;
 // stray that the yard does not know it, though it may know another one by its name.
 func decide(want *api.Assignment, have *rundir.Status, begun, delivered, stray bool) action {
 	if have != nil && stray {
@@ -133,7 +133,7 @@ func (a *Agent) reconcile(ctx context.Context, tries map[key]int) error {
 	a.mu.Lock()
 	want := a.assignments
 	a.mu.Unlock()
-	errs := []error{a.updateSavers(list)}
+	errs := []error{a.updateSavers(list), a.updateKeepers(list)}
 
 	if want.known {
 		errs = append(errs, a.results.keepOnly(func(k key, result api.RankReport) bool {
@@ -242,7 +242,9 @@ func (a *Agent) reconcileRank(ctx context.Context, r rankState, tries map[key]in
 	stray := s != nil && s.unknown.Load() ||
 		want != nil && have != nil && !sameRun(want, have.UID, r.all.incarnation)
 
-	switch decide(want, have, begun, s != nil && s.delivered.Load() && a.metricsDelivered(have), stray) {
+	delivered := s != nil && s.delivered.Load() && a.metricsDelivered(have) && a.outputs.kept(k)
+
+	switch decide(want, have, begun, delivered, stray) {
 	case doStart:
 		return a.start(ctx, r, tries)
 	case doAside:

@@ -42,6 +42,7 @@ func (a *Agent) publish(list []rundir.Status, want assignments) {
 		}
 
 		a.checkpoints.describe(k, w.Stop, &report)
+		a.outputs.describe(k, w.Stop, &report)
 		ranks = append(ranks, report)
 	}
 

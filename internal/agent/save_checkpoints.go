@@ -103,6 +103,8 @@ func (a *Agent) dropSaver(k key) error {
 		s.Stop()
 	}
 
+	a.outputs.drop(k)
+
 	a.mu.Lock()
 	delete(a.problems, checkpoints.Operation(k.run))
 	a.mu.Unlock()
@@ -163,14 +165,12 @@ func (c *savedCheckpoints) describe(k key, stop job.StopMode, report *api.RankRe
 			report.Reason = s.Progress()
 		}
 	case !done && stop != job.StopKill:
-		*report = api.RankReport{
-			Run: report.Run, UID: report.UID, Rank: report.Rank, State: job.RunRunning, Started: report.Started,
-			Reason: "the program has ended; storing its last checkpoint",
+		words := s.Progress()
+		if words == "" {
+			words = "storing its last checkpoint"
 		}
 
-		if words := s.Progress(); words != "" {
-			report.Reason = "the program has ended; " + words
-		}
+		*report = stillRunning(report, words)
 	case problem != nil && report.Reason == "":
 		report.Reason = clipReason("its last checkpoint was not stored: " + problem.Error())
 	}

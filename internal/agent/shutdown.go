@@ -56,7 +56,8 @@ func (a *Agent) stopAll(ctx context.Context, mode job.StopMode) bool {
 
 			// The last metrics are waited for while everything goes well only.
 			metricsDelivered := mode == job.StopKill || a.metricsDelivered(&st)
-			saved := mode == job.StopKill || a.checkpoints.saved(key{st.Run, st.Rank})
+			k := key{st.Run, st.Rank}
+			saved := mode == job.StopKill || a.checkpoints.saved(k) && a.outputs.kept(k)
 			if st.State != job.RunEnded || s == nil || !s.delivered.Load() || !metricsDelivered || !saved {
 				pending++
 			}

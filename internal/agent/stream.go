@@ -31,6 +31,7 @@ func (a *Agent) streamLoop(ctx context.Context) {
 			tries = 0
 			a.noteProblem("assignment stream", nil)
 			a.applyAssignments(as)
+			a.answerRequests(ctx, as.Outputs)
 
 			return nil
 		})

@@ -23,7 +23,8 @@ import (
 //	8  checkpoints travel: a launch may name the checkpoint to restore, and an agent uploads and catalogues them
 //	9  an assignment may suspend a program in place and let it continue, and a report says what became of that
 //	11 an assignment may carry the values of secrets
-const Capability = 11
+//	12 a launch may name the files that are kept when its rank has ended, and assignments may ask for files of a run
+const Capability = 12
 
 // JoinRequest asks to become a node. It carries the join token's text and a
 // certificate request; the key never leaves the machine.
@@ -68,6 +69,8 @@ type Assignments struct {
 	Runs       []Assignment `json:"runs"`
 	// Incarnation is left out by a server of an earlier version.
 	Incarnation *Incarnation `json:"incarnation,omitempty"`
+	// Outputs is not part of the desired state: a request is answered once, whatever the generation.
+	Outputs []OutputsRequest `json:"outputs,omitempty" doc:"files that people want from runs of this node"`
 }
 
 // Incarnation identifies one history of a yard. A new one begins when the database is
@@ -136,7 +139,9 @@ type Launch struct {
 	Metrics     []job.MetricRule  `json:"metrics,omitempty" doc:"metric sources in addition to those detected automatically"`
 	Target      *job.Target       `json:"target,omitempty" doc:"target of the job"`
 	Restore     *job.Restore      `json:"restore,omitempty" doc:"checkpoint from which the run continues; absent if it begins anew"`
-	Shared      string            `json:"shared,omitempty" doc:"name of the shared file system on which the checkpoint directory is"`
+	// Outputs is for an agent of capability 12 or later.
+	Outputs []string `json:"outputs,omitempty" doc:"patterns of the files of the working directory that are kept when the rank has ended"`
+	Shared  string   `json:"shared,omitempty" doc:"name of the shared file system on which the checkpoint directory is"`
 }
 
 // Report is what an agent tells the server: that it lives, and what its runs do.

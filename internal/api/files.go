@@ -34,6 +34,22 @@ type ManifestFile struct {
 	Link   string `json:"link,omitempty" doc:"target of a symbolic link"`
 }
 
+// JoinFileRequest makes a file of parts that were uploaded as files.
+type JoinFileRequest struct {
+	Parts []string `json:"parts" minItems:"1" maxItems:"10000" doc:"SHA-256 of each part, in order"`
+	Size  int64    `json:"size" minimum:"1" doc:"bytes of the file"`
+}
+
+// JoinFileReply says how far it is.
+type JoinFileReply struct {
+	Done bool `json:"done" doc:"the file is there; if it is not, make the same request again"`
+}
+
+// JoinFile makes a file of parts that were uploaded. It is called again until it is done.
+func (c *Client) JoinFile(ctx context.Context, digest string, in JoinFileRequest) (JoinFileReply, error) {
+	return post[JoinFileReply](ctx, c, at("files", digest, "join"), in)
+}
+
 // MissingFiles returns those of the digests whose files the server lacks.
 func (c *Client) MissingFiles(ctx context.Context, digests []string) ([]string, error) {
 	out, err := post[MissingReply](ctx, c, at("files", "missing"), MissingRequest{Digests: digests})

@@ -63,6 +63,10 @@ type LogFilter struct {
 	Stream string
 	Grep   string // a regular expression
 	Tail   int    // only the last so many lines
+	Since  time.Time
+	Until  time.Time
+	// Collapse keeps the last state alone of lines that were rewritten with carriage returns, as progress bars are.
+	Collapse bool
 	Page
 }
 
@@ -76,6 +80,12 @@ func (f LogFilter) query() url.Values {
 
 	set(q, "stream", f.Stream)
 	set(q, "grep", f.Grep)
+	setTime(q, "since", f.Since)
+	setTime(q, "until", f.Until)
+
+	if f.Collapse {
+		q.Set("collapse", "true")
+	}
 
 	if f.Tail > 0 {
 		q.Set("tail", strconv.Itoa(f.Tail))

@@ -4,9 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"trainyard/internal/id"
+	"trainyard/internal/logs"
 )
 
 // LogLine is one line that a run printed.
@@ -22,6 +29,31 @@ type LogLine struct {
 	Partial bool `json:"partial,omitempty"`
 }
 
+// NewLogLine returns a line that a rank printed.
+func NewLogLine(run id.Run, rank int, l *logs.Line) LogLine {
+	out := LogLine{At: l.At.UTC(), Run: run, Rank: rank, Stream: l.Stream.String(), Partial: l.Partial}
+	out.SetBytes(l.Text)
+
+	return out
+}
+
+// Bytes returns the text as it was printed.
+func (l *LogLine) Bytes() []byte {
+	if l.Raw != nil {
+		return l.Raw
+	}
+
+	return []byte(l.Text)
+}
+
+// SetBytes replaces the text.
+func (l *LogLine) SetBytes(text []byte) {
+	l.Text, l.Raw = string(text), nil
+	if !utf8.Valid(text) {
+		l.Text, l.Raw = strings.ToValidUTF8(l.Text, "\uFFFD"), text
+	}
+}
+
 // CodeTooManySearches is the code of a search of output that would be one too many at the same time.
 const CodeTooManySearches = "too_many_searches"
 
@@ -35,6 +67,20 @@ type LogPage struct {
 // Logs returns one page of a job's output.
 func (c *Client) Logs(ctx context.Context, j id.Job, f LogFilter) (LogPage, error) {
 	return get[LogPage](ctx, c, at("jobs", string(j), "logs"), f.query())
+}
+
+// OpenLog opens the output of a rank from an offset on, as far as it is there now: frames, as package logs defines them.
+// It returns how many bytes follow. The caller closes it.
+func (c *Client) OpenLog(ctx context.Context, run id.Run, rank int, offset int64) (io.ReadCloser, int64, error) {
+	j, _, _ := run.Split()
+	path := at("jobs", string(j), "logs", string(run), strconv.Itoa(rank))
+
+	resp, err := c.send(ctx, c.bulk, http.MethodGet, path, url.Values{"offset": {strconv.FormatInt(offset, 10)}}, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+
+	return resp.Body, resp.ContentLength, nil
 }
 
 // feedFault returns the failure that such an item tells of.

@@ -27,6 +27,9 @@ type RetentionLimits struct {
 	MaxOutput   job.Bytes    `json:"max_output" doc:"most bytes of output of ended jobs of a user; 0 for no limit"`
 	MaxAll      job.Bytes    `json:"max_all_output" doc:"most bytes of output of ended jobs of all users; 0 for no limit"`
 	MaxSaved    job.Bytes    `json:"max_checkpoints" doc:"most bytes of checkpoints of ended jobs; 0 for no limit"`
+	Files       job.Duration `json:"output_files,omitempty" doc:"how long output files are kept after the end of a job; absent for ever"`
+	MaxFiles    job.Bytes    `json:"max_output_files,omitempty" doc:"most bytes of output files of ended jobs of a user; absent for no limit"`
+	MaxAllFiles job.Bytes    `json:"max_all_output_files,omitempty" doc:"most bytes of output files of ended jobs of all users; absent for no limit"`
 }
 
 // Disk is a disk that the server stores things on.
@@ -44,7 +47,7 @@ type Collection struct {
 	Failure string    `json:"failure,omitempty" doc:"why it was not completed"`
 	Jobs    int       `json:"jobs"`
 	Files   Amount    `json:"files" doc:"of working directories"`
-	Chunks  Amount    `json:"chunks" doc:"of checkpoints"`
+	Chunks  Amount    `json:"chunks" doc:"of checkpoints and output files"`
 	Output  Amount    `json:"output"`
 }
 
@@ -60,6 +63,7 @@ type RetentionShare struct {
 	Jobs        int       `json:"jobs"`
 	Output      job.Bytes `json:"output"`
 	Checkpoints job.Bytes `json:"checkpoints"`
+	Files       job.Bytes `json:"output_files,omitempty"`
 }
 
 // Retention returns what the server keeps.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 
@@ -77,7 +78,8 @@ func (a *app) attach(ctx context.Context, client *api.Client, jobs []api.Job, ra
 		return nil
 	}
 
-	p := &follow.Printer{Out: a.Stdout, Terminal: a.OnTerminal(a.Stdout) && !raw}
+	seen := a.OnTerminal(a.Stdout)
+	p := &follow.Printer{Out: a.Stdout, Terminal: seen && !raw, Collapse: !seen && !raw}
 	ends, errs := make([]api.Job, len(jobs)), make([]error, len(jobs))
 
 	var group sync.WaitGroup
@@ -91,12 +93,16 @@ func (a *app) attach(ctx context.Context, client *api.Client, jobs []api.Job, ra
 		}
 
 		group.Go(func() {
-			ends[i], errs[i] = follow.Follower{Note: a.Note}.Job(ctx, client, j.ID, api.LogFilter{},
+			ends[i], errs[i] = follow.Follower{Note: a.Note}.Job(ctx, client, j.ID, api.LogFilter{Collapse: p.Collapse},
 				func(l api.LogLine) error { return p.Line(label, l) }, a.stateNotes(j))
 		})
 	}
 
 	group.Wait()
+
+	if err := p.Close(); err != nil {
+		return fmt.Errorf("write output: %w", err)
+	}
 
 	return a.followed(ctx, ids(jobs), ends, errs)
 }

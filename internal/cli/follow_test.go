@@ -263,7 +263,7 @@ func TestLogsAreReadPageByPage(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, p.stderr)
 	}
 
-	want := "2026-03-01T11:59:57.000Z [rank 0] step 1\r\x1b[32mstep 2\x1b[0m\n" +
+	want := "2026-03-01T11:59:57.000Z [rank 0] \x1b[32mstep 2\x1b[0m\n" +
 		"2026-03-01T11:59:58.000Z [rank 1] a very long line\n" +
 		"2026-03-01T11:59:59.000Z [rank 0] [yard] cut here\n" +
 		"2026-03-01T11:59:59.000Z [rank 1] \xff\xfe\n"
@@ -276,9 +276,9 @@ func TestLogsAreReadPageByPage(t *testing.T) {
 
 	wantCalls := []string{
 		"GET /api/v1/jobs/j1",
-		"GET /api/v1/jobs/j1/logs?limit=500&rank=1&run=j1.2&stream=stderr&tail=9",
-		"GET /api/v1/jobs/j1/logs?cursor=c1&limit=500&rank=1&run=j1.2&stream=stderr",
-		"GET /api/v1/jobs/j1/logs?cursor=c2&limit=500&rank=1&run=j1.2&stream=stderr",
+		"GET /api/v1/jobs/j1/logs?collapse=true&limit=500&rank=1&run=j1.2&stream=stderr&tail=9",
+		"GET /api/v1/jobs/j1/logs?collapse=true&cursor=c1&limit=500&rank=1&run=j1.2&stream=stderr",
+		"GET /api/v1/jobs/j1/logs?collapse=true&cursor=c2&limit=500&rank=1&run=j1.2&stream=stderr",
 	}
 
 	if diff := cmp.Diff(wantCalls, calls); diff != "" {
@@ -287,7 +287,7 @@ func TestLogsAreReadPageByPage(t *testing.T) {
 
 	p.stdout = newBuffer()
 	p.env.Stdout = p.stdout
-	if code := p.types(t.Context(), "logs", "j1", "-o", "json"); code != exit.OK {
+	if code := p.types(t.Context(), "logs", "j1", "-o", "json", "--tail", "9", "--raw"); code != exit.OK {
 		t.Fatalf("exit code %d: %s", code, p.stderr)
 	}
 
@@ -343,7 +343,7 @@ func TestAJobThatGoesOnPrintingDoesNotKeepLogsGoing(t *testing.T) {
 	l.At = now.Add(1)
 	y.answer("GET /api/v1/jobs/j1/logs", api.LogPage{Lines: []api.LogLine{l}, Next: "more"})
 
-	if code := p.types(t.Context(), "logs", "j1"); code != exit.OK || p.stdout.String() != "line 1\n" {
+	if code := p.types(t.Context(), "logs", "j1", "--grep", "line"); code != exit.OK || p.stdout.String() != "line 1\n" {
 		t.Errorf("exit code %d: %q", code, p.stdout)
 	}
 }

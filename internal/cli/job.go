@@ -92,6 +92,9 @@ func (a *app) jobDetail(j api.JobDetail, foreseen func() error) error {
 	if err := a.jobRuns(j.Runs, now); err != nil {
 		return err
 	}
+	if err := a.jobOutputs(&j); err != nil {
+		return err
+	}
 
 	if len(j.Spec) > 0 {
 		text, err := jobFile(j.Spec)
@@ -326,6 +329,35 @@ func (a *app) jobRuns(runs []api.Run, now time.Time) error {
 	}
 
 	return t.Write(a.Stdout)
+}
+
+// jobOutputs says which output files of a job are kept.
+func (a *app) jobOutputs(j *api.JobDetail) error {
+	if len(j.Outputs) == 0 {
+		return nil
+	}
+
+	t := a.NewTable("OUTPUT FILES OF", "RANK", "FILES", "SIZE", "REMARK")
+	kept := false
+
+	for i := range j.Outputs {
+		o := &j.Outputs[i]
+		remark := strings.Join(o.Notes, "; ")
+		if o.Removed != "" {
+			remark = "removed: " + o.Removed
+		}
+
+		kept = kept || o.Removed == "" && o.Files > 0
+		t.Row(string(o.Run), strconv.Itoa(o.Rank), strconv.Itoa(o.Files), size(o.Bytes), remark)
+	}
+
+	if err := a.after(t.Write); err != nil || !kept {
+		return err
+	}
+
+	_, err := fmt.Fprintf(a.Stdout, "  fetch them: trainyard fetch %s\n", j.ID)
+
+	return err
 }
 
 // devices names the GPUs of a rank: "0,1", or "50% of 0" if other runs share it.

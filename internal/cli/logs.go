@@ -1,9 +1,14 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,26 +17,33 @@ import (
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/follow"
 	"trainyard/internal/fault"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/logs"
 	"trainyard/internal/pattern"
 )
 
 // logStyle is how lines of output are written.
 type logStyle struct {
 	stamps bool // with the time of each
-	raw    bool // control sequences act on the terminal
+	ranks  bool // with the rank of each
+	raw    bool // control sequences act on the terminal, and progress bars are written as they are
 }
 
 // rawHelp describes the flag of every command that writes the output of jobs.
 const rawHelp = "let control sequences in the output act on your terminal; without it they are shown, except colors"
 
+// logFlags are those of the command logs that need to be read.
+type logFlags struct {
+	run, rank, since, until string
+}
+
 func (a *app) logs() *cobra.Command {
 	var f api.LogFilter
+	var given logFlags
 	var toEnd bool
 	var style logStyle
-	var run string
-	rank := -1
 	cmd := &cobra.Command{
 		Use:   "logs JOB",
 		Short: "Show the output of a job",
@@ -44,26 +56,25 @@ Ctrl-C stops following; the job goes on. -o json writes one object a line.
 
 On a terminal, control characters in the output are shown as ^[ and the like, so
 that a job cannot forge what you see, set your clipboard or rename the window.
-Colors, tabs and carriage returns pass; --raw lets everything pass. A file or pipe
-gets the output unchanged.`,
+Colors, tabs and carriage returns pass, so that progress bars move. In a file or
+pipe, and with --grep or --tail, a line that was rewritten with carriage returns
+is shown once, in its last state; all else is unchanged. With --raw everything is
+as it was printed.`,
 		Example: `  trainyard logs j7
   trainyard logs -f j7 --tail 20
   trainyard logs j7.2 --rank 1 --stream stderr
+  trainyard logs j7 --since 1h --rank all
   trainyard logs j7 --grep 'loss=.*nan' -t`,
 		Args:              exit.Args(1, 1, "job"),
 		ValidArgsFunction: a.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			j, err := logTarget(cmd, args[0], run, &f)
-			if err != nil {
-				return err
+			j, err := logTarget(cmd, args[0], given.run, &f)
+			if err == nil {
+				err = given.read(cmd, &f, &style, a.Clock.Now())
 			}
 
-			if cmd.Flags().Changed("rank") {
-				if rank < 0 {
-					return exit.Usagef(cmd, "--rank must be 0 or more")
-				}
-
-				f.Rank = &rank
+			if err != nil {
+				return err
 			}
 
 			if f.Tail < 0 {
@@ -83,10 +94,12 @@ gets the output unchanged.`,
 	flags := cmd.Flags()
 	flags.BoolVarP(&toEnd, "follow", "f", false, "follow until the job has ended")
 	flags.IntVar(&f.Tail, "tail", 0, "show only the last `number` of lines")
-	flags.StringVar(&run, "run", "", "only this run: its `number`, or its ID, e.g. j7.2")
-	flags.IntVar(&rank, "rank", 0, "only this `rank`")
+	flags.StringVar(&given.run, "run", "", "only this run: its `number`, or its ID, e.g. j7.2")
+	flags.StringVar(&given.rank, "rank", "", "only this `rank`; all for all ranks, each line with its rank")
 	flags.StringVar(&f.Stream, "stream", "", "only this `stream`: stdout, stderr or yard (messages of Trainyard itself)")
 	flags.StringVar(&f.Grep, "grep", "", "only lines that match this regular `expression`")
+	flags.StringVar(&given.since, "since", "", "only lines from this `time` on: how long ago, e.g. 1h, or 2026-11-01T08:00")
+	flags.StringVar(&given.until, "until", "", "only lines before this `time`, written likewise")
 	flags.BoolVarP(&style.stamps, "timestamps", "t", false, "show the time of each line")
 	flags.BoolVar(&style.raw, "raw", false, rawHelp)
 
@@ -98,6 +111,54 @@ gets the output unchanged.`,
 	)
 
 	return cmd
+}
+
+// allRanks is the rank that stands for all.
+const allRanks = "all"
+
+// read checks the flags and puts them into a filter.
+func (g *logFlags) read(cmd *cobra.Command, f *api.LogFilter, style *logStyle, now time.Time) error {
+	switch rank, err := strconv.Atoi(g.rank); {
+	case g.rank == "":
+	case g.rank == allRanks:
+		style.ranks = true
+	case err != nil || rank < 0:
+		return exit.Usagef(cmd, "--rank must be an integer of at least 0, or all; got %q", g.rank)
+	default:
+		f.Rank = &rank
+	}
+
+	for _, flag := range []struct {
+		name, text string
+		into       *time.Time
+	}{{"since", g.since, &f.Since}, {"until", g.until, &f.Until}} {
+		at, err := agoOrMoment(flag.text, now)
+		if err != nil {
+			return exit.Usagef(cmd, "--%s: %v", flag.name, err)
+		}
+
+		*flag.into = at
+	}
+
+	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
+		return exit.Usagef(cmd, "--since must be before --until")
+	}
+
+	return nil
+}
+
+// agoOrMoment reads a time that is written as how long ago it was, or as such.
+func agoOrMoment(text string, now time.Time) (time.Time, error) {
+	if d, err := job.ParseDuration(text); err == nil {
+		return now.Add(-time.Duration(d)), nil
+	}
+
+	at, err := moment(text)
+	if err != nil {
+		return at, fmt.Errorf("%w, or how long ago, as in 1h", err)
+	}
+
+	return at, nil
 }
 
 // logTarget reads the job and the run that were asked for.
@@ -140,16 +201,29 @@ func (a *app) doLogs(ctx context.Context, j id.Job, f api.LogFilter, toEnd bool,
 		return err
 	}
 
+	if err := checkRank(&detail, &f); err != nil {
+		return err
+	}
+
+	seen := a.OnTerminal(a.Stdout)
+	found := f.Grep != "" || f.Tail > 0 // rather than watched
+	out := bufio.NewWriterSize(a.Stdout, outputBuffer)
 	p := &follow.Printer{
 		Out:      a.Stdout,
 		Stamps:   style.stamps,
 		JSON:     a.Output == console.JSON,
-		Ranks:    manyRanks(detail),
-		Terminal: a.OnTerminal(a.Stdout) && !style.raw,
+		Ranks:    style.ranks || manyRanks(detail),
+		Terminal: seen && !style.raw,
+		Collapse: (!seen || found) && !style.raw,
 	}
 
+	f.Collapse = p.Collapse
+
 	if !toEnd {
-		return a.pageLogs(ctx, client, j, f, p)
+		p.Out = out // nobody waits for a single line
+		err := a.readLogs(ctx, client, &detail, f, p)
+
+		return errors.Join(err, p.Close(), out.Flush())
 	}
 
 	if detail.State.Waiting() || detail.State == job.Paused {
@@ -168,7 +242,155 @@ func (a *app) doLogs(ctx context.Context, j id.Job, f api.LogFilter, toEnd bool,
 		notes,
 	)
 
+	if closing := p.Close(); err == nil && closing != nil {
+		err = fmt.Errorf("write output: %w", closing)
+	}
+
 	return a.followed(ctx, []string{string(j)}, []api.Job{last}, []error{err})
+}
+
+// outputBuffer is how much output is written at a time.
+const outputBuffer = 256 << 10
+
+// checkRank refuses a rank that no run of a job has.
+func checkRank(j *api.JobDetail, f *api.LogFilter) error {
+	if f.Rank == nil {
+		return nil
+	}
+
+	most := 0
+	for i := range j.Runs {
+		if f.Run == "" || j.Runs[i].ID == f.Run {
+			most = max(most, len(j.Runs[i].Ranks))
+		}
+	}
+
+	if most == 0 || *f.Rank < most {
+		return nil
+	}
+
+	of := string(j.ID)
+	if f.Run != "" {
+		of = string(f.Run)
+	}
+
+	return fault.New(fault.NotFound, "rank_not_found", "rank %d of %s not found: it has %s", *f.Rank, of,
+		humanize.Count(most, "rank")).WithField("--rank").WithRemedy("ranks are counted from 0")
+}
+
+// readLogs writes what there is now: as it is stored where all of it is wanted, and page by page where the server looks
+// for lines.
+func (a *app) readLogs(
+	ctx context.Context, client *api.Client, j *api.JobDetail, f api.LogFilter, p *follow.Printer,
+) error {
+	if f.Grep != "" || f.Tail > 0 {
+		return a.pageLogs(ctx, client, j.ID, f, p)
+	}
+
+	runs := slices.Clone(j.Runs)
+	slices.SortFunc(runs, func(x, y api.Run) int { return x.Epoch - y.Epoch })
+
+	known := false
+	for i := range runs {
+		if f.Run != "" && runs[i].ID != f.Run {
+			continue
+		}
+
+		known = true
+		for rank := range runs[i].Ranks {
+			if f.Rank != nil && *f.Rank != rank {
+				continue
+			}
+			if err := copyLog(ctx, client, runs[i].ID, rank, &f, p); err != nil {
+				return err
+			}
+		}
+	}
+
+	if f.Run != "" && !known {
+		return fault.New(fault.NotFound, "run_not_found", "job %s has no run %s", j.ID, f.Run)
+	}
+
+	return nil
+}
+
+// copyLog writes the output of a rank. A download that breaks off continues with the frame where it was.
+func copyLog(
+	ctx context.Context, client *api.Client, run id.Run, rank int, f *api.LogFilter, p *follow.Printer,
+) error {
+	asm := logs.Assembler{Collapse: f.Collapse}
+	offset := int64(0)
+
+	for attempt := 1; ; attempt++ {
+		read, err := copyPart(ctx, client, run, rank, offset, func(frame logs.Frame) error {
+			return writeLines(run, rank, asm.Add(frame), f, p)
+		})
+
+		offset += read
+		if read > 0 {
+			attempt = 1
+		}
+
+		if err == nil {
+			return writeLines(run, rank, asm.Flush(), f, p)
+		}
+		if fault.KindOf(err) != fault.Unavailable || attempt == searchAttempts || !follow.Backoff(ctx, attempt) {
+			return err
+		}
+	}
+}
+
+// copyPart gives the frames of a rank from an offset on to a function, and returns how many bytes they had.
+func copyPart(
+	ctx context.Context, client *api.Client, run id.Run, rank int, offset int64, take func(logs.Frame) error,
+) (int64, error) {
+	body, size, err := client.OpenLog(ctx, run, rank, offset)
+	if err != nil {
+		return 0, err
+	}
+
+	defer func() { _ = body.Close() }()
+
+	received := int64(0)
+	dec := logs.NewDecoder(&counted{body, func(n int) { received += int64(n) }})
+
+	for {
+		frame, err := dec.Next()
+
+		var damage *logs.DamageError
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return dec.Offset(), ctx.Err()
+		case received == size && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
+			return dec.Offset(), nil // the last frame may still be on its way to the server
+		case errors.As(err, &damage):
+			return dec.Offset(), fmt.Errorf("read the output of %s rank %d: %w", run, rank, err)
+		default:
+			return dec.Offset(), fault.New(fault.Unavailable, "download_broken", "the download of the output broke off: %v", err).
+				WithCause(err)
+		}
+
+		if err := take(frame); err != nil {
+			return dec.Offset(), err
+		}
+	}
+}
+
+func writeLines(run id.Run, rank int, lines []logs.Line, f *api.LogFilter, p *follow.Printer) error {
+	for i := range lines {
+		l := &lines[i]
+		if f.Stream != "" && l.Stream.String() != f.Stream || !f.Since.IsZero() && l.At.Before(f.Since) ||
+			!f.Until.IsZero() && !l.At.Before(f.Until) {
+			continue
+		}
+
+		if err := p.Line("", api.NewLogLine(run, rank, l)); err != nil {
+			return fmt.Errorf("write output: %w", err)
+		}
+	}
+
+	return nil
 }
 
 func manyRanks(j api.JobDetail) bool {

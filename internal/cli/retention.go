@@ -51,6 +51,7 @@ func (a *app) retentionText(r *api.Retention) error {
 		{"working directories", r.Limits.Workdirs, " after the end of the job"},
 		{"output", r.Limits.Output, " after the end of the job"},
 		{"checkpoints", r.Limits.Checkpoints, " after the end of the job"},
+		{"output files", r.Limits.Files, " after the end of the job"},
 		{"jobs", r.Limits.Jobs, " after their end"},
 		{"events", r.Limits.Events, ""},
 	} {
@@ -69,6 +70,8 @@ func (a *app) retentionText(r *api.Retention) error {
 		{"output of ended jobs, each user", r.Limits.MaxOutput},
 		{"output of ended jobs, all users", r.Limits.MaxAll},
 		{"checkpoints of ended jobs", r.Limits.MaxSaved},
+		{"output files of ended jobs, each user", r.Limits.MaxFiles},
+		{"output files of ended jobs, all users", r.Limits.MaxAllFiles},
 	} {
 		if row.most > 0 {
 			limits.Row(row.what, "up to "+humanize.Size(row.most))
@@ -97,9 +100,10 @@ func (a *app) retentionText(r *api.Retention) error {
 		return nil
 	}
 
-	users := a.NewTable("USER", "JOBS", "OUTPUT", "CHECKPOINTS")
+	users := a.NewTable("USER", "JOBS", "OUTPUT", "CHECKPOINTS", "OUTPUT FILES")
 	for _, u := range r.Users {
-		users.Row(string(u.User), strconv.Itoa(u.Jobs), humanize.Size(u.Output), humanize.Size(u.Checkpoints))
+		users.Row(string(u.User), strconv.Itoa(u.Jobs), humanize.Size(u.Output), humanize.Size(u.Checkpoints),
+			humanize.Size(u.Files))
 	}
 
 	return a.after(users.Write)
@@ -138,7 +142,7 @@ func (a *app) collectionText(c *api.Collection) error {
 	for _, row := range []struct {
 		what   string
 		amount api.Amount
-	}{{"files", c.Files}, {"chunks of checkpoints", c.Chunks}, {"output", c.Output}} {
+	}{{"files", c.Files}, {"chunks of checkpoints and output files", c.Chunks}, {"output", c.Output}} {
 		stored.Row(row.what, strconv.Itoa(row.amount.Count), humanize.Size(row.amount.Bytes))
 	}
 

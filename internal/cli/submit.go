@@ -22,6 +22,7 @@ import (
 	"trainyard/internal/cli/upload"
 	"trainyard/internal/fault"
 	"trainyard/internal/humanize"
+	"trainyard/internal/job"
 	"trainyard/internal/workdir"
 )
 
@@ -121,11 +122,21 @@ func (a *app) doSubmit(ctx context.Context, draft *jobfile.Draft, f submitFlags)
 
 	plain := a.Output == console.Table && !a.Quiet
 
+	var tree *workdir.Tree
+	if draft.Workdir != "" {
+		tree, err = a.scan(ctx, draft.Workdir, f.include)
+		if err != nil {
+			return err
+		}
+	}
+
 	if f.dryRun {
-		return a.dryRun(ctx, client, draft)
+		return a.dryRun(ctx, client, draft, tree)
 	}
 
 	if plain && a.OnTerminal(a.Stderr) {
+		a.noteSize(draft.Workdir, tree)
+
 		plan, err := client.Submit(ctx, draft.Request(true), "")
 		if err != nil {
 			return err
@@ -140,9 +151,9 @@ func (a *app) doSubmit(ctx context.Context, draft *jobfile.Draft, f submitFlags)
 		}
 	}
 
-	if draft.Workdir != "" {
-		draft.Digest, err = a.upload(ctx, client, draft.Workdir, f.include)
-		if err != nil {
+	if tree != nil {
+		draft.Digest = tree.Digest
+		if err := a.upload(ctx, client, tree); err != nil {
 			return err
 		}
 	}
@@ -165,16 +176,33 @@ func (a *app) doSubmit(ctx context.Context, draft *jobfile.Draft, f submitFlags)
 	return a.attach(ctx, client, reply.Jobs, f.raw)
 }
 
-func (a *app) dryRun(ctx context.Context, client *api.Client, draft *jobfile.Draft) error {
+// plannedWorkdir is the working directory of a submission, for programs.
+type plannedWorkdir struct {
+	Files int       `json:"files"`
+	Bytes job.Bytes `json:"bytes"`
+}
+
+func (a *app) dryRun(ctx context.Context, client *api.Client, draft *jobfile.Draft, tree *workdir.Tree) error {
 	plan, err := client.Submit(ctx, draft.Request(true), "")
 	if err != nil {
 		return err
 	}
 
-	return a.Show(plan, func() []string { return nil }, func() error {
+	shown := struct {
+		api.SubmitReply
+
+		Workdir *plannedWorkdir `json:"workdir,omitempty"`
+	}{SubmitReply: plan}
+	if tree != nil {
+		shown.Workdir = &plannedWorkdir{len(tree.Manifest.Files), job.Bytes(tree.Size)}
+	}
+
+	return a.Show(shown, func() []string { return nil }, func() error {
 		if err := a.plan(a.Stdout, plan); err != nil {
 			return err
 		}
+
+		a.noteSize(draft.Workdir, tree)
 
 		a.notes(plan.Notes)
 
@@ -349,8 +377,8 @@ func (a *app) send(ctx context.Context, client *api.Client, request api.SubmitRe
 	}
 }
 
-// upload sends what the server lacks of a working directory and returns its digest.
-func (a *app) upload(ctx context.Context, client *api.Client, dir string, include []string) (string, error) {
+// scan lists a working directory, and says what is remarkable about it.
+func (a *app) scan(ctx context.Context, dir string, include []string) (*workdir.Tree, error) {
 	bar := a.NewProgress()
 	defer bar.Done()
 
@@ -361,19 +389,50 @@ func (a *app) upload(ctx context.Context, client *api.Client, dir string, includ
 		},
 	})
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 
+	bar.Done()
 	a.notes(tree.Notes)
+
+	if tree.Size > largeWorkdir {
+		var parts []string
+		for _, p := range tree.Largest(3) {
+			parts = append(parts, fmt.Sprintf("%s (%s)", p.Name, humanize.Size(p.Size)))
+		}
+
+		a.Note("warning: the working directory %s has %s in %s, mostly %s", dir, humanize.Size(tree.Size),
+			humanize.Count(len(tree.Manifest.Files), "file"), table.Plain(humanize.List(parts...)))
+		a.Note("  leave out what the job does not need with lines in .trainyardignore; register data with trainyard data add")
+	}
+
+	return tree, nil
+}
+
+// largeWorkdir is from how many bytes on people are warned: programs are smaller, data is not.
+const largeWorkdir = 100 << 20
+
+// noteSize says how much is uploaded.
+func (a *app) noteSize(dir string, tree *workdir.Tree) {
+	if tree != nil {
+		a.Note("working directory %s: %s, %s", dir, humanize.Count(len(tree.Manifest.Files), "file"), humanize.Size(tree.Size))
+	}
+}
+
+// upload sends what the server lacks of a working directory.
+func (a *app) upload(ctx context.Context, client *api.Client, tree *workdir.Tree) error {
+	bar := a.NewProgress()
+	defer bar.Done()
 
 	encoded, err := workdir.Encode(tree.Manifest)
 	if err != nil {
-		return "", err
+		return err
 	}
 
 	content := upload.Content{Digest: tree.Digest, Manifest: tree.Manifest, Encoded: encoded, Open: tree.Open}
 
-	return tree.Digest, upload.Upload(ctx, client, content, func(files, of int, bytes int64) {
-		bar.Set("uploading: %d of %s, %s", files, humanize.Count(of, "file"), humanize.Size(bytes))
+	return upload.Upload(ctx, client, content, func(p upload.Progress) {
+		bar.Set("uploading: %d of %s, %s of %s", p.Files, humanize.Count(p.AllFiles, "file"), humanize.Size(p.Bytes),
+			humanize.Size(p.AllBytes))
 	})
 }

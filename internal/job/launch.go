@@ -30,6 +30,7 @@ type Launch struct {
 	Metrics     []MetricRule      `json:"metrics,omitempty"`
 	Target      *Target           `json:"target,omitempty"`
 	Restore     *Restore          `json:"restore,omitempty"` // nil if the run begins anew
+	Outputs     []string          `json:"outputs,omitempty"` // patterns of the files that are kept when the rank has ended
 	Shared      string            `json:"shared,omitempty"`  // file system on which its checkpoint directory is; "" for the node's own
 }
 

@@ -55,6 +55,7 @@ type Spec struct {
 	Target      *Target           `json:"target,omitempty"`
 	Metrics     []MetricRule      `json:"metrics,omitempty"`
 	Checkpoint  *Checkpoint       `json:"checkpoint,omitempty"`
+	Outputs     []string          `json:"outputs,omitempty"` // patterns of the files that are kept when a run ends
 	Retry       int               `json:"retry,omitempty"`
 	OnOOM       *OnOOM            `json:"on_oom,omitempty"`
 	Needs       []string          `json:"needs,omitempty"`
@@ -66,7 +67,7 @@ type Spec struct {
 func (s *Spec) TextBytes() Bytes {
 	total := len(s.Name) + len(s.Project) + len(s.Workdir) + len(s.Setup) + len(s.Run) + len(s.Image) + len(s.Framework)
 
-	for _, list := range [][]string{s.Data, s.Needs, s.Secrets} {
+	for _, list := range [][]string{s.Data, s.Needs, s.Secrets, s.Outputs} {
 		for _, text := range list {
 			total += len(text)
 		}

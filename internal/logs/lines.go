@@ -20,7 +20,22 @@ type Line struct {
 
 // Assembler makes lines out of frames that are pushed into it. Its zero value is ready.
 type Assembler struct {
+	// Collapse keeps the last state alone of a line that is rewritten with carriage returns, as progress bars are. Its
+	// text then begins with a carriage return: whatever pieces of the line came before count no more.
+	Collapse bool
+
 	open [3]openLine
+}
+
+// LastState returns what a line shows in the end that is rewritten with carriage returns, as progress bars are. A line
+// that only ends with one is not rewritten.
+func LastState(text []byte) []byte {
+	rest := bytes.TrimRight(text, "\r")
+	if i := bytes.LastIndexByte(rest, '\r'); i >= 0 {
+		return rest[i+1:]
+	}
+
+	return text
 }
 
 // openLine is the begun line of one stream.
@@ -65,6 +80,9 @@ func (a *Assembler) Add(f Frame) []Line {
 		}
 
 		open.text = append(open.text, data[:n]...)
+		if a.Collapse {
+			open.collapse(n)
+		}
 
 		data = data[n:]
 		switch {
@@ -93,6 +111,19 @@ func (a *Assembler) Flush() []Line {
 	}
 
 	return out
+}
+
+// collapse drops what the last n bytes of the begun line have overwritten, and keeps the carriage return before the rest.
+func (o *openLine) collapse(n int) {
+	// What was there before has been collapsed, so only a carriage return at its end matters of it.
+	if bytes.IndexByte(o.text[max(0, len(o.text)-n-1):], '\r') < 0 {
+		return
+	}
+
+	rest := bytes.TrimRight(o.text, "\r")
+	if i := bytes.LastIndexByte(rest, '\r'); i > 0 {
+		o.text = append(o.text[:0], o.text[i:]...)
+	}
 }
 
 // take ends the begun line.

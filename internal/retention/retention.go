@@ -25,6 +25,9 @@ type Limits struct {
 	Jobs        time.Duration // all of a job, since its end
 	UserOutput  job.Bytes     // output of all jobs of a user that have ended
 	AllOutput   job.Bytes     // output of all jobs that have ended
+	Files       time.Duration // output files, since the end of the job
+	UserFiles   job.Bytes     // output files of all jobs of a user that have ended
+	AllFiles    job.Bytes     // output files of all jobs that have ended
 	Events      time.Duration // events, since they happened
 }
 
@@ -36,6 +39,16 @@ func (l Limits) KeepsWorkdir(now time.Time, j *job.Job) bool {
 // KeepsOutput reports whether the output of a job is kept.
 func (l Limits) KeepsOutput(now time.Time, j *job.Job) bool {
 	return keeps(l.Output, now, j) && l.KeepsJob(now, j)
+}
+
+// KeepsFiles reports whether the output files of a job are kept.
+func (l Limits) KeepsFiles(now time.Time, j *job.Job) bool {
+	return keeps(l.Files, now, j) && l.KeepsJob(now, j)
+}
+
+// FilesExpired says why output files are not kept whose time is over.
+func (l Limits) FilesExpired() string {
+	return fmt.Sprintf("its job ended more than %s ago", humanize.Duration(shortest(l.Files, l.Jobs)))
 }
 
 // KeepsJob reports whether anything of a job is kept.
@@ -132,7 +145,7 @@ func stored(c *checkpoint.Checkpoint) job.Bytes {
 	return c.Size
 }
 
-// Printed is the output of a job that has ended.
+// Printed is the output of a job that has ended, or its output files.
 type Printed struct {
 	Job   id.Job
 	Owner id.User
@@ -143,25 +156,33 @@ type Printed struct {
 // SurplusOutput returns the jobs whose output is not kept because there is too much, each with why, in one sentence for
 // its owner. The output of the jobs that ended first goes first: of each user, and then of all.
 func (l Limits) SurplusOutput(all []Printed) map[id.Job]string {
+	return surplus(all, "the output", "takes", l.UserOutput, l.AllOutput)
+}
+
+// SurplusFiles is SurplusOutput for output files.
+func (l Limits) SurplusFiles(all []Printed) map[id.Job]string {
+	return surplus(all, "the output files", "take", l.UserFiles, l.AllFiles)
+}
+
+// surplus returns the jobs of which a thing is not kept because there is too much.
+func surplus(all []Printed, thing, takes string, ofUser, ofAll job.Bytes) map[id.Job]string {
 	oldest := slices.SortedFunc(slices.Values(all), func(a, b Printed) int {
 		return cmp.Or(a.Ended.Compare(b.Ended), cmp.Compare(a.Job, b.Job))
 	})
 
 	var total job.Bytes
 	users := map[id.User]job.Bytes{}
-
 	for i := range oldest {
 		total += oldest[i].Bytes
 		users[oldest[i].Owner] += oldest[i].Bytes
 	}
 
 	surplus := map[id.Job]string{}
-
 	for i := range oldest {
 		p := &oldest[i]
-		if l.UserOutput > 0 && users[p.Owner] > l.UserOutput {
-			surplus[p.Job] = fmt.Sprintf("the output of ended jobs of %s takes more than %s", p.Owner,
-				humanize.Size(l.UserOutput))
+		if ofUser > 0 && users[p.Owner] > ofUser {
+			surplus[p.Job] = fmt.Sprintf("%s of ended jobs of %s %s more than %s", thing, p.Owner, takes,
+				humanize.Size(ofUser))
 			users[p.Owner] -= p.Bytes
 			total -= p.Bytes
 		}
@@ -169,8 +190,8 @@ func (l Limits) SurplusOutput(all []Printed) map[id.Job]string {
 
 	for i := range oldest {
 		p := &oldest[i]
-		if _, gone := surplus[p.Job]; !gone && l.AllOutput > 0 && total > l.AllOutput {
-			surplus[p.Job] = fmt.Sprintf("the output of all ended jobs takes more than %s", humanize.Size(l.AllOutput))
+		if _, gone := surplus[p.Job]; !gone && ofAll > 0 && total > ofAll {
+			surplus[p.Job] = fmt.Sprintf("%s of all ended jobs %s more than %s", thing, takes, humanize.Size(ofAll))
 			total -= p.Bytes
 		}
 	}

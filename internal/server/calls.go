@@ -69,7 +69,11 @@ var calls = map[string]call{
 	"POST /api/v1/jobs/{job}/override":   may(tenant.OverridePlace),
 	"GET /api/v1/jobs/{job}/logs":        may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/logs/follow": may(tenant.ReadJob),
+
+	"GET /api/v1/jobs/{job}/logs/{run}/{rank}": may(tenant.ReadJob),
+
 	"GET /api/v1/jobs/{job}/checkpoints": may(tenant.ReadJob),
+	"GET /api/v1/jobs/{job}/outputs":     may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/forecast":    may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/metrics":     may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/curve":       may(tenant.ReadJob),
@@ -80,6 +84,10 @@ var calls = map[string]call{
 	"DELETE /api/v1/checkpoints/{checkpoint}/pin":  may(tenant.ChangeJob),
 	"GET /api/v1/checkpoints/{checkpoint}/archive": may(tenant.ReadJob),
 
+	"POST /api/v1/jobs/{job}/outputs":                             may(tenant.ChangeJob),
+	"GET /api/v1/jobs/{job}/outputs/{run}/{rank}":                 may(tenant.ReadJob),
+	"GET /api/v1/jobs/{job}/outputs/{run}/{rank}/chunks/{digest}": may(tenant.ReadJob),
+
 	"GET /api/v1/inbox":                     may(tenant.ReadJob),
 	"GET /api/v1/inbox/{question}":          may(tenant.ReadJob),
 	"POST /api/v1/inbox/{question}/accept":  may(tenant.ChangeJob),
@@ -87,6 +95,8 @@ var calls = map[string]call{
 
 	"POST /api/v1/files/missing": may(tenant.SubmitJob),
 	"PUT /api/v1/files/{digest}": may(tenant.SubmitJob),
+
+	"POST /api/v1/files/{digest}/join": may(tenant.SubmitJob),
 
 	"GET /api/v1/events":        may(tenant.ReadEvents),
 	"GET /api/v1/events/follow": may(tenant.ReadEvents),
@@ -137,6 +147,7 @@ var calls = map[string]call{
 	"GET /agent/v1/chunks/{digest}":    {kind: byNode},
 	"PUT /agent/v1/chunks/{digest}":    {kind: byNode},
 	"POST /agent/v1/checkpoints":       {kind: byNode},
+	"POST /agent/v1/outputs":           {kind: byNode},
 	"POST /agent/v1/shared":            {kind: byNode},
 	"GET /agent/v1/files/{digest}":     {kind: byNode},
 }

@@ -35,6 +35,11 @@ func (s *Server) fileRoutes() {
 		Security:    byToken,
 		Tags:        []string{"files"},
 	}, admitted, s.putFile)
+
+	join := s.op("join-file", http.MethodPost, "/api/v1/files/{digest}/join",
+		"Make a file of parts that were uploaded as files", "files")
+	join.MaxBodyBytes = 2 << 20
+	huma.Register(s.api, join, s.joinFile)
 }
 
 func (s *Server) missingFiles(

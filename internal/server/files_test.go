@@ -236,3 +236,43 @@ func TestPossessionEndsWithTheContent(t *testing.T) {
 		t.Errorf("ada possesses %d bytes (%v)", bytes, err)
 	}
 }
+
+func TestAFileIsMadeOfPartsThatItsOwnerHas(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, withConfig(func(c *Config) { c.MaxFile = 10 }))
+	ada, bob := y.researcher("ada"), y.researcher("bob")
+	join := func(c *api.Client, whole string, size int64, parts ...string) error {
+		digests := make([]string, len(parts))
+		for i, p := range parts {
+			digests[i] = digestOf(p)
+		}
+
+		reply, err := c.JoinFile(t.Context(), digestOf(whole), api.JoinFileRequest{Parts: digests, Size: size})
+		if err == nil && !reply.Done {
+			t.Error("not done")
+		}
+
+		return err
+	}
+
+	y.upload(ada, "abc")
+	wantFault(t, join(ada, "abcde", 5, "abc", "de"), fault.Conflict, "part_missing")
+	y.upload(bob, "de") // it is there, and not ada's
+	wantFault(t, join(ada, "abcde", 5, "abc", "de"), fault.Conflict, "part_missing")
+
+	y.upload(ada, "de")
+	wantFault(t, join(ada, "other", 5, "abc", "de"), fault.Invalid, "wrong_digest")
+	wantFault(t, join(ada, "abcde", 11, "abc", "de"), fault.OverLimit, httpapi.TooLarge)
+	y.must(join(ada, "abcdeabc", 8, "abc", "de", "abc"))
+	y.must(join(ada, "abcdeabc", 8, "abc", "de", "abc"))
+
+	missing, err := ada.MissingFiles(t.Context(), []string{digestOf("abcdeabc")})
+	if err != nil || len(missing) > 0 {
+		t.Errorf("missing %v (%v)", missing, err)
+	}
+
+	missing, err = bob.MissingFiles(t.Context(), []string{digestOf("abcdeabc")})
+	if err != nil || len(missing) != 1 {
+		t.Errorf("bob has it, too: %v (%v)", missing, err)
+	}
+}

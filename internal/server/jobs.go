@@ -348,6 +348,11 @@ func (s *Server) getJob(ctx context.Context, in *getJobInput) (*httpapi.Body[api
 		d.Questions = append(d.Questions, toQuestion(&asked[i]))
 	}
 
+	d.Outputs, err = s.outputsOf(ctx, j.ID)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
 	if !j.State.Final() {
 		made, err := s.seer.Forecast(ctx, &j)
 		if err != nil && fault.KindOf(err) != fault.Unavailable {

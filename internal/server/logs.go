@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -49,6 +51,73 @@ func (s *Server) logRoutes() {
 		}),
 		s.followLogs,
 	)
+
+	download := s.op("download-log", http.MethodGet, "/api/v1/jobs/{job}/logs/{run}/{rank}",
+		"Download the output of a rank, as far as it is there", "logs")
+	download.Description = "The output is a sequence of frames: time in milliseconds, stream (o, e or y) and length, " +
+		"separated by spaces and ended by a line end, then as many bytes and another line end."
+	download.Parameters = []*huma.Param{{Name: "offset", In: "query", Schema: &huma.Schema{Type: "integer"}}}
+	s.router.Plain(download, admitted, s.downloadLog)
+}
+
+// downloadLog sends the output of a rank as it is stored.
+func (s *Server) downloadLog(w http.ResponseWriter, r *http.Request) error {
+	ctx, stop := s.lasting(r.Context())
+	defer stop()
+
+	j, err := s.readableOutput(ctx, r.PathValue("job"))
+	if err != nil {
+		return err
+	}
+
+	log, err := s.findLog(ctx, &j, id.Run(r.PathValue("run")), r.PathValue("rank"))
+	if err != nil {
+		return err
+	}
+
+	offset := int64(0)
+	if text := r.URL.Query().Get("offset"); text != "" {
+		offset, err = strconv.ParseInt(text, 10, 64)
+		if err != nil || offset < 0 {
+			return fault.New(fault.Invalid, "bad_offset", "offset must be an integer of at least 0").WithField("offset")
+		}
+	}
+
+	st, err := s.Logbook.State(ctx, log)
+	if err != nil {
+		return err
+	}
+
+	end := max(st.Size, offset)
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Length", strconv.FormatInt(end-offset, 10))
+
+	if err := s.Logbook.Copy(ctx, w, log, offset, end); err != nil {
+		s.Log.WarnContext(ctx, "sending output broke off", "run", log.Run, "rank", log.Rank, "error", err)
+		panic(http.ErrAbortHandler) // the answer has begun; the only way to say that it is not whole
+	}
+
+	return nil
+}
+
+// findLog returns the log of a rank of a job.
+func (s *Server) findLog(ctx context.Context, j *job.Job, name id.Run, rank string) (archive.Log, error) {
+	missing := fault.New(fault.NotFound, "run_not_found", "rank %s of run %s of job %s not found", rank, name, j.ID)
+	if of, _, ok := name.Split(); !ok || of != j.ID {
+		return archive.Log{}, missing
+	}
+
+	run, err := s.Store.Run(ctx, name)
+	if err != nil {
+		return archive.Log{}, err
+	}
+
+	n, err := strconv.Atoi(rank)
+	if err != nil || n < 0 || n >= len(run.Ranks) {
+		return archive.Log{}, missing
+	}
+
+	return archive.Log{Run: run.ID, UID: run.UID, Rank: n}, nil
 }
 
 type logInput struct {
@@ -59,6 +128,10 @@ type logInput struct {
 	Stream string `query:"stream" enum:"stdout,stderr,yard" doc:"only this stream"`
 	Grep   string `query:"grep" maxLength:"1000" doc:"only lines that match this regular expression"`
 	Tail   int    `query:"tail" minimum:"0" maximum:"100000" doc:"number of last lines of the latest run to start with"`
+
+	Since    time.Time `query:"since" doc:"only lines that began at or after this time"`
+	Until    time.Time `query:"until" doc:"only lines that began before this time"`
+	Collapse bool      `query:"collapse" doc:"leave only the last state of a line that was rewritten with carriage returns, as progress bars are; it then begins with a carriage return"`
 }
 
 // logReader reads a job's output run after run, rank after rank.
@@ -78,25 +151,13 @@ type logReader struct {
 }
 
 func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error) {
-	j, err := s.readJob(ctx, in.Job)
+	j, err := s.readableOutput(ctx, in.Job)
 	if err != nil {
 		return nil, err
 	}
 
-	if !s.Limits.KeepsOutput(s.Clock.Now(), &j) {
-		return nil, fault.New(fault.NotFound, "output_removed", "the output of job %s was removed: it ended more than %s ago",
-			j.ID, humanize.Duration(s.Limits.Output))
-	}
-
-	if err := s.checkOutput(ctx, &j); err != nil {
-		return nil, err
-	}
-
-	if j.Owner != callerOf(ctx).User {
-		s.noteRead(ctx, j.Owner, j.ID, "the output of job "+string(j.ID))
-	}
-
-	r := &logReader{s: s, job: j, rank: in.Rank, filter: archive.Filter{Stream: in.Stream}, at: archive.Cursor{Epoch: 1}}
+	r := &logReader{s: s, job: j, rank: in.Rank, at: archive.Cursor{Epoch: 1}}
+	r.filter = archive.Filter{Stream: in.Stream, Since: in.Since, Until: in.Until, Collapse: in.Collapse}
 	r.filter.Budget = s.searches.budget()
 	if in.Grep != "" {
 		r.filter.Grep, err = pattern.Compile(in.Grep)
@@ -134,6 +195,29 @@ func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error)
 	}
 
 	return r, nil
+}
+
+// readableOutput returns a job whose output the caller may read, and is there.
+func (s *Server) readableOutput(ctx context.Context, name string) (job.Job, error) {
+	j, err := s.readJob(ctx, name)
+	if err != nil {
+		return j, err
+	}
+
+	if !s.Limits.KeepsOutput(s.Clock.Now(), &j) {
+		return j, fault.New(fault.NotFound, "output_removed", "the output of job %s was removed: it ended more than %s ago",
+			j.ID, humanize.Duration(s.Limits.Output))
+	}
+
+	if err := s.checkOutput(ctx, &j); err != nil {
+		return j, err
+	}
+
+	if j.Owner != callerOf(ctx).User {
+		s.noteRead(ctx, j.Owner, j.ID, "the output of job "+string(j.ID))
+	}
+
+	return j, nil
 }
 
 // checkOutput says so if the output of a job was removed because there was too much.
@@ -334,7 +418,7 @@ func (r *logReader) refresh(ctx context.Context) error {
 
 // search waits for the caller's turn if reading this output may take long: when lines are looked for.
 func (s *Server) search(ctx context.Context, in *logInput) (end func(), err error) {
-	if in.Grep == "" && in.Stream == "" && in.Tail == 0 {
+	if in.Grep == "" && in.Stream == "" && in.Tail == 0 && in.Since.IsZero() && in.Until.IsZero() {
 		return func() {}, nil
 	}
 
@@ -385,7 +469,7 @@ func (s *Server) followLogs(ctx context.Context, in *logInput) (*huma.StreamResp
 	}
 
 	r.turn = func(ctx context.Context) (func(), error) {
-		return s.search(ctx, &logInput{Grep: in.Grep, Stream: in.Stream})
+		return s.search(ctx, &logInput{Grep: in.Grep, Stream: in.Stream, Since: in.Since, Until: in.Until})
 	}
 
 	leave, err := s.streams.Take(string(callerOf(ctx).User))

@@ -77,11 +77,18 @@ var matrix = map[string]matrixRow{
 	"read-logs":   {"/api/v1/jobs/j1/logs", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"follow-logs": {"/api/v1/jobs/j1/logs/follow", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 
+	"download-log": {"/api/v1/jobs/j1/logs/j1.1/0", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+
 	"list-checkpoints":    {"/api/v1/jobs/j1/checkpoints", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"get-checkpoint":      {"/api/v1/checkpoints/j1.c1", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"pin-checkpoint":      {"/api/v1/checkpoints/j1.c1/pin", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
 	"unpin-checkpoint":    {"/api/v1/checkpoints/j1.c1/pin", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
 	"remove-checkpoint":   {"/api/v1/checkpoints/j1.c1", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"}, // its job needs it, so it stays
+	"list-outputs":        {"/api/v1/jobs/j1/outputs", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+	"join-file":           {"/api/v1/files/" + digestOf("x") + "/join", `{"parts":["` + digestOf("x") + `"],"size":1}`, "1 3333 3yyy 3yyy 3yyy 3yyy 3yyy 1"},
+	"ask-outputs":         {"/api/v1/jobs/j1/outputs", `{"patterns":["x"],"run":"j1.1","rank":1}`, "1 3333 3444 3444 3444 3333 3444 1"}, // j1.1 has one rank
+	"get-outputs":         {"/api/v1/jobs/j1/outputs/j1.1/0", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+	"get-output-chunk":    {"/api/v1/jobs/j1/outputs/j1.1/0/chunks/" + digestOf("a"), "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"download-checkpoint": {"/api/v1/checkpoints/j1.c1/archive", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 
 	"get-forecast":        {"/api/v1/jobs/j1/forecast", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
@@ -146,8 +153,9 @@ var matrix = map[string]matrixRow{
 	"locate-chunks":      {"/agent/v1/chunks", `{"run":"j1.1","chunks":[]}`, nodesOnly},
 	"put-chunk":          {"/agent/v1/chunks/" + digestOf("x") + "?run=j1.1", "x", nodesOnly},
 	"get-chunk":          {"/agent/v1/chunks/" + digestOf("x") + "?run=j1.1", "", "1 1111 1111 1111 1111 1111 1111 3"}, // j1.1 restores nothing
-	"find-unneeded-dirs": {"/agent/v1/shared", `{"shared":"lab","dirs":[]}`, "1 1111 1111 1111 1111 1111 1111 3"},      // the node has none
-	"get-file":           {"/agent/v1/files/" + digestOf("x"), "", "1 1111 1111 1111 1111 1111 1111 3"},                // of no run there
+	"add-outputs":        {"/agent/v1/outputs", `{"run":"j1.1","uid":"other","rank":0,"bytes":"1B"}`, nodesOnly},
+	"find-unneeded-dirs": {"/agent/v1/shared", `{"shared":"lab","dirs":[]}`, "1 1111 1111 1111 1111 1111 1111 3"}, // the node has none
+	"get-file":           {"/agent/v1/files/" + digestOf("x"), "", "1 1111 1111 1111 1111 1111 1111 3"},           // of no run there
 	"join": {
 		"/agent/v1/join",
 		`{"capability":1,"token":"JOIN","name":"n2","csr":"CSR","inventory":{"address":"a","os":"o","arch":"a","version":"v","cpus":"1","memory":"1GB","disk":"1GB"}}`,
@@ -203,6 +211,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	n.started(ada, "project: vision")
 	n.measures("j1.1", api.SeriesPoints{Name: "loss", Points: decay(0, 3, y.clock.Now())})
 	n.saves("j1.1")
+	y.must(n.leaves("j1.1", n.assigned("j1.1").Launch.UID, "a"))
 	y.submit(ada, "run: b\nproject: vision\nresources: {memory: 900GB}")
 	n.outOfMemory(ada, "1GB", "project: vision")
 	n.outOfMemory(ada, "1GB", "project: vision")

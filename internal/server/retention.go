@@ -55,7 +55,8 @@ func (s *Server) retentionLimits() api.RetentionLimits {
 	return api.RetentionLimits{
 		Unused: job.Duration(l.Unused), Workdirs: job.Duration(l.Workdirs), Output: job.Duration(l.Output),
 		Checkpoints: job.Duration(l.Checkpoints), Jobs: job.Duration(l.Jobs), Events: job.Duration(l.Events),
-		MaxOutput: l.UserOutput, MaxAll: l.AllOutput, MaxSaved: l.Bytes,
+		MaxOutput: l.UserOutput, MaxAll: l.AllOutput, MaxSaved: l.Bytes, Files: job.Duration(l.Files),
+		MaxFiles: l.UserFiles, MaxAllFiles: l.AllFiles,
 	}
 }
 
@@ -70,7 +71,7 @@ func toShares(stock *collector.Stock, owner id.User) []api.RetentionShare {
 
 		of := stock.Users[user]
 		shares = append(shares, api.RetentionShare{
-			User: user, Jobs: of.Jobs, Output: of.Output, Checkpoints: of.Checkpoints,
+			User: user, Jobs: of.Jobs, Output: of.Output, Checkpoints: of.Checkpoints, Files: of.Files,
 		})
 	}
 

@@ -39,6 +39,7 @@ import (
 	"trainyard/internal/server/forecaster"
 	"trainyard/internal/server/httpapi"
 	"trainyard/internal/server/metrics"
+	"trainyard/internal/server/outputs"
 	"trainyard/internal/store"
 	"trainyard/internal/vault"
 )
@@ -97,6 +98,7 @@ type Server struct {
 	searches *searches
 	streams  *httpapi.Slots
 	uploads  *httpapi.Slots
+	joins    joins
 	quota    *content.Quota
 	openAPI  func() (document, error)
 	used     *lastUsed
@@ -108,6 +110,7 @@ type Server struct {
 	agents   *agentapi.Server
 	seer     *forecaster.Forecaster
 	content  *content.Content
+	outputs  *outputs.Catalogue
 
 	rotation sync.Mutex // of the master key of the secrets: one at a time
 }
@@ -128,6 +131,7 @@ func New(c Config, d Deps, start string) *Server {
 	s.api = humago.New(s.mux, describe(c.Version))
 	s.router = httpapi.Router{API: s.api, Mux: s.mux, Log: d.Log}
 	s.content = content.New(d.Store, d.Blobs, d.Clock)
+	s.outputs = outputs.New(d.Store, d.Blobs, d.Clock, c.Limits.UserFiles)
 	s.seer = forecaster.New(forecaster.Deps{Store: d.Store, Clock: d.Clock, Log: d.Log, Do: s.do, Query: s.query})
 	d.Loop.Tell(s.seer.Follow)
 	s.agents = agentapi.New(s.agentConfig(start))
@@ -155,6 +159,7 @@ func (s *Server) agentConfig(start string) agentapi.Config {
 		Store:       s.Store,
 		Blobs:       s.Blobs,
 		Content:     s.content,
+		Outputs:     s.outputs,
 		Archive:     s.Logbook,
 		Assignments: s.Assignments,
 		Metrics:     s.seer,
@@ -180,6 +185,7 @@ func (s *Server) routes() {
 	s.jobRoutes()
 	s.logRoutes()
 	s.checkpointRoutes()
+	s.outputRoutes()
 	s.nodeRoutes()
 	s.offerRoutes()
 	s.leaseRoutes()
@@ -261,9 +267,9 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 // describe is the head of the OpenAPI description.
 func describe(version string) huma.Config {
 	c := huma.DefaultConfig("Trainyard", version)
-	c.Info.Description = "HTTP API of the Trainyard server. For users: jobs, checkpoints, forecasts, nodes, offers, " +
+	c.Info.Description = "HTTP API of the Trainyard server. For users: jobs, checkpoints, output files, forecasts, nodes, offers, " +
 		"leases, quotas, datasets, secrets, usage, users, tokens, events and files. For agents: join, assignments, " +
-		"reports, metrics, output and checkpoints."
+		"reports, metrics, output, checkpoints and output files."
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
 	c.CreateHooks = nil // no $schema links in answers
 	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)

@@ -486,6 +486,14 @@ func careFields() []field {
 			},
 		},
 		{
+			name:    "outputs",
+			kind:    outputsKind(),
+			example: "[ckpt/best.pt, \"runs/**\"]",
+			also:    []string{"output", "artifacts", "results"},
+			doc: "Files of the working directory that are kept when a run ends, also when it has failed, as paths or " +
+				"patterns: * is any text, ** any folders, and a folder stands for all in it. trainyard fetch gets them.",
+		},
+		{
 			name:    "grace",
 			kind:    durationKind(func(s *job.Spec) *job.Duration { return &s.Grace }, minTime, maxGrace),
 			example: "1m",

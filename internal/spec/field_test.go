@@ -181,6 +181,8 @@ resources: {gpus: 1..4, nodes: 1..2}`, func(s *job.Spec) {
 		}},
 		{"env: [A=1, B=, C=x=y]", func(s *job.Spec) { s.Env = map[string]string{"A": "1", "B": "", "C": "x=y"} }},
 		{"env: {HOME: null, A: 1}", func(s *job.Spec) { s.Env = map[string]string{"HOME": "/h", "A": "1"} }},
+		{"outputs: ckpt/best.pt", func(s *job.Spec) { s.Outputs = []string{"ckpt/best.pt"} }},
+		{"outputs: [a, 'runs/**']", func(s *job.Spec) { s.Outputs = []string{"a", "runs/**"} }},
 		{"secrets: KEY", func(s *job.Spec) { s.Secrets = []string{"KEY"} }},
 		{"secrets: [KEY, 'CREDENTIALS:file']", func(s *job.Spec) { s.Secrets = []string{"KEY", "CREDENTIALS:file"} }},
 		{"env: [HOME]", func(s *job.Spec) { s.Env = map[string]string{"HOME": "/h"} }},

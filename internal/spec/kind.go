@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"trainyard/internal/glob"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/yamlfile"
@@ -331,6 +332,16 @@ func secretsKind() kind {
 			return badVariable(name)
 		},
 		secretSchema,
+	)
+}
+
+// outputsKind reads the patterns of files that are kept.
+func outputsKind() kind {
+	return listKind(
+		"a path or a list of paths",
+		func(s *job.Spec) *[]string { return &s.Outputs },
+		glob.Check,
+		func() schema { return schema{"type": "string", "minLength": 1, "maxLength": 1000} },
 	)
 }
 

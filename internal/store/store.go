@@ -97,7 +97,7 @@ type Store interface {
 	Keep(ctx context.Context, docs ...Document) error
 	// Drop removes documents of a kind. One that is not there is no mistake.
 	Drop(ctx context.Context, kind DocumentKind, ids ...string) error
-	// Documents lists documents that the filter lets through, newest first.
+	// Documents lists documents that the filter lets through, newest first if it does not say otherwise.
 	Documents(ctx context.Context, f DocumentFilter) ([]Document, error)
 
 	// Possess records that users have contents, beside the loop's commits; only the leader may. What is recorded
@@ -238,6 +238,7 @@ const (
 	PastDocument     DocumentKind = "past"     // job: what is remembered of one that ended well
 	ModelDocument    DocumentKind = "model"    // version: what was learned from those
 	RemovedDocument  DocumentKind = "removed"  // job: why its output is not kept, though its time was not over
+	OutputsDocument  DocumentKind = "outputs"  // job/run/rank: the output files of the rank
 )
 
 // DocumentFilter chooses documents of a kind.
@@ -245,5 +246,7 @@ type DocumentFilter struct {
 	Kind  DocumentKind
 	ID    string // only this one
 	Under string // only those whose id begins with this and a slash
+	ByID  bool   // in the order of their ids instead of newest first
+	After string // with ByID: only those after this id, the page after the last one seen
 	Limit int    // at most this many; required
 }

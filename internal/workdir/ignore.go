@@ -2,10 +2,14 @@ package workdir
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+
+	"trainyard/internal/glob"
 )
 
 const (
@@ -49,6 +53,36 @@ id_ed25519
 **/huggingface/token
 **/.huggingface/token
 `
+
+// ignoreRules are the rules of both kinds of ignore files. What .trainyardignore says of a path counts; otherwise what
+// .gitignore does. So it adds to it, and can take back what it leaves out.
+type ignoreRules struct{ own, git *ignoreList }
+
+// within returns the rules that hold in dir, which is at real.
+func (r ignoreRules) within(dir, real string) (ignoreRules, error) {
+	own, err := r.own.within(dir, filepath.Join(real, ownIgnoreName))
+	if err != nil {
+		return r, fmt.Errorf("%s: %w", ownIgnoreName, err)
+	}
+
+	git, err := r.git.within(dir, filepath.Join(real, gitIgnoreName))
+	if err != nil {
+		return r, fmt.Errorf("%s: %w", gitIgnoreName, err)
+	}
+
+	return ignoreRules{own, git}, nil
+}
+
+// ask reports whether the rules say something of a path, and whether they leave it out.
+func (r ignoreRules) ask(name string, isDir bool) (decides, ignores bool) {
+	for _, list := range []*ignoreList{r.own, r.git} {
+		if list.decides(name, isDir) {
+			return true, list.ignores(name, isDir)
+		}
+	}
+
+	return false, false
+}
 
 // ignoreList is the rules of one folder's ignore file, on top of those of the
 // folders above it. A nil list ignores nothing.
@@ -187,35 +221,8 @@ func (r ignoreRule) matches(name []string, isDir bool) bool {
 		return false
 	}
 	if !r.anchored {
-		return matchPart(r.parts[0], name[len(name)-1])
+		return glob.Part(r.parts[0], name[len(name)-1])
 	}
 
-	return matchParts(r.parts, name)
-}
-
-// matchParts matches a split pattern with a split path. "**" stands for any
-// number of folders; at the end of a pattern it needs at least one name. reach
-// holds which beginnings of the path the pattern so far can match, so that many
-// "**" cost no more than one.
-func matchParts(pattern, name []string) bool {
-	reach := make([]bool, len(name)+1)
-	reach[0] = true
-	for i, part := range pattern {
-		next := make([]bool, len(name)+1)
-		if len(part) >= 2 && strings.Trim(part, "*") == "" {
-			open := false
-			for j := range reach {
-				next[j] = open || reach[j] && i < len(pattern)-1
-				open = open || reach[j]
-			}
-		} else {
-			for j := range name {
-				next[j+1] = reach[j] && matchPart(part, name[j])
-			}
-		}
-
-		reach = next
-	}
-
-	return reach[len(name)]
+	return glob.Parts(r.parts, name)
 }

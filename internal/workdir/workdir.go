@@ -105,6 +105,41 @@ func (t *Tree) Open(digest string) (io.ReadCloser, error) {
 	return f, nil
 }
 
+// Part is what is directly in the top folder: a file, or a folder with all in it.
+type Part struct {
+	Name  string
+	Files int
+	Size  int64
+}
+
+// Largest returns the largest parts of the tree, at most n.
+func (t *Tree) Largest(n int) []Part {
+	parts := map[string]*Part{}
+	for i := range t.Manifest.Files {
+		f := &t.Manifest.Files[i]
+		name, _, isFolder := strings.Cut(f.Path, "/")
+		if isFolder {
+			name += "/"
+		}
+
+		if parts[name] == nil {
+			parts[name] = &Part{Name: name}
+		}
+
+		parts[name].Files++
+		parts[name].Size += f.Size
+	}
+
+	var all []Part
+	for _, p := range parts {
+		all = append(all, *p)
+	}
+
+	slices.SortFunc(all, func(a, b Part) int { return cmp.Or(cmp.Compare(b.Size, a.Size), strings.Compare(a.Name, b.Name)) })
+
+	return all[:min(n, len(all))]
+}
+
 // Digests returns the digest of every file's content, each once, sorted.
 func (t *Tree) Digests() []string {
 	all := make([]string, 0, len(t.paths))
@@ -121,7 +156,6 @@ func (t *Tree) Digests() []string {
 type scanner struct {
 	opts Options
 	root string
-	name string // of the ignore files that count
 	// include is what is taken whatever ignores it, confidential what is left out unless an ignore file says otherwise.
 	include, confidential *ignoreList
 	left                  []string // left out because of confidential
@@ -149,19 +183,16 @@ func Scan(ctx context.Context, root string, opts Options) (*Tree, error) {
 			WithCause(err)
 	}
 
-	s := &scanner{opts: opts, root: real, name: gitIgnoreName, tree: &Tree{Root: real, paths: map[string]string{}}}
-	if _, err := os.Lstat(filepath.Join(real, ownIgnoreName)); err == nil {
-		s.name = ownIgnoreName
-	}
-
+	s := &scanner{opts: opts, root: real, tree: &Tree{Root: real, paths: map[string]string{}}}
 	s.confidential = &ignoreList{rules: parseIgnore(confidential)}
 	s.include = &ignoreList{rules: parseIgnore(strings.Join(opts.Include, "\n"))}
 	s.cache = openCache(opts.CacheDir, real, opts.Clock.Now())
-	if err := s.folder(ctx, "", nil); err != nil {
+	if err := s.folder(ctx, "", ignoreRules{}); err != nil {
 		return nil, err
 	}
 
 	s.noteConfidential()
+	s.noteLinks()
 	slices.SortFunc(s.tree.Manifest.Files, func(a, b api.ManifestFile) int { return strings.Compare(a.Path, b.Path) })
 	s.tree.Digest, err = Digest(s.tree.Manifest)
 	if err != nil {
@@ -176,7 +207,7 @@ func Scan(ctx context.Context, root string, opts Options) (*Tree, error) {
 }
 
 // folder scans one folder; dir is "" for the root.
-func (s *scanner) folder(ctx context.Context, dir string, rules *ignoreList) error {
+func (s *scanner) folder(ctx context.Context, dir string, rules ignoreRules) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -186,9 +217,9 @@ func (s *scanner) folder(ctx context.Context, dir string, rules *ignoreList) err
 		return unreadable(dir, err)
 	}
 
-	rules, err = rules.within(dir, s.real(path.Join(dir, s.name)))
+	rules, err = rules.within(dir, s.real(dir))
 	if err != nil {
-		return unreadable(path.Join(dir, s.name), err)
+		return unreadable(dir, err)
 	}
 
 	for _, entry := range entries {
@@ -206,12 +237,12 @@ func (s *scanner) folder(ctx context.Context, dir string, rules *ignoreList) err
 
 // leavesOut reports whether a file or folder is not part of the tree. What is included by its name is, whatever the
 // ignore files say; they decide before the list of confidential files does.
-func (s *scanner) leavesOut(name string, isDir bool, rules *ignoreList) bool {
+func (s *scanner) leavesOut(name string, isDir bool, rules ignoreRules) bool {
 	if s.include.decides(name, isDir) {
 		return false
 	}
-	if rules.decides(name, isDir) {
-		return rules.ignores(name, isDir)
+	if decides, ignores := rules.ask(name, isDir); decides {
+		return ignores
 	}
 
 	if !s.confidential.ignores(name, isDir) {
@@ -240,7 +271,36 @@ func (s *scanner) noteConfidential() {
 		names, ownIgnoreName))
 }
 
-func (s *scanner) entry(ctx context.Context, name string, entry fs.DirEntry, rules *ignoreList) error {
+// noteLinks says which links lead to what is not uploaded: they would lead nowhere on a node.
+func (s *scanner) noteLinks() {
+	kept := map[string]bool{".": true}
+	for i := range s.tree.Manifest.Files {
+		for name := s.tree.Manifest.Files[i].Path; name != "." && !kept[name]; name = path.Dir(name) {
+			kept[name] = true
+		}
+	}
+
+	for i := range s.tree.Manifest.Files {
+		f := &s.tree.Manifest.Files[i]
+		if f.Link == "" {
+			continue
+		}
+
+		// The kernel may get elsewhere, through another link; then the target is asked for by its real path.
+		target := path.Join(path.Dir(f.Path), f.Link)
+		if real, err := filepath.EvalSymlinks(s.real(f.Path)); err == nil {
+			if rel, err := filepath.Rel(s.root, real); err == nil {
+				target = filepath.ToSlash(rel)
+			}
+		}
+
+		if !kept[target] {
+			s.tree.Notes = append(s.tree.Notes, fmt.Sprintf("the link %s leads to %s, which is not uploaded", f.Path, target))
+		}
+	}
+}
+
+func (s *scanner) entry(ctx context.Context, name string, entry fs.DirEntry, rules ignoreRules) error {
 	if !utf8.ValidString(name) || len(name) > maxPath {
 		return fault.New(fault.Invalid, "workdir_bad_name", "the file name %.80q is not UTF-8 or is too long", name).
 			WithField("workdir").WithRemedy("rename it, or leave it out with a line in %s", ownIgnoreName)

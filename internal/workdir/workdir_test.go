@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -78,16 +79,21 @@ func TestScanListsFiles(t *testing.T) {
 			[]string{".gitignore", "sub/data/x"},
 		},
 		{
-			"trainyardignore replaces gitignore files",
+			// newcomer 7: with a .trainyardignore that left out one link, all that .gitignore left out was uploaded.
+			"trainyardignore adds to gitignore files",
 			map[string]string{
-				".gitignore":       "*.bin\n",
-				".trainyardignore": "*.tmp\n",
-				"a.bin":            "1",
-				"a.tmp":            "1",
-				"s/.gitignore":     "*\n",
-				"s/x":              "1",
+				".gitignore":         "*.bin\ndata/\n",
+				".trainyardignore":   "*.tmp\n!keep.bin\n",
+				"a.bin":              "1",
+				"keep.bin":           "1",
+				"a.tmp":              "1",
+				"data/x":             "1",
+				"s/.gitignore":       "*\n",
+				"s/.trainyardignore": "!x\n",
+				"s/x":                "1",
+				"s/y":                "1",
 			},
-			[]string{".gitignore", ".trainyardignore", "a.bin", "s/.gitignore", "s/x"},
+			[]string{".gitignore", ".trainyardignore", "keep.bin", "s/x"},
 		},
 		{
 			"a nested file stands above the outer",
@@ -418,5 +424,41 @@ func TestMaterialiseLeavesNothingWhenItFails(t *testing.T) {
 				t.Errorf("left behind: %v (%v)", entries, err)
 			}
 		})
+	}
+}
+
+func TestScanNotesLinksToWhatIsLeftOut(t *testing.T) {
+	t.Parallel()
+	tree, err := workdir.Scan(t.Context(), build(t, map[string]string{
+		".gitignore": "data/\n", "data/train.bin": "1", "code/a.py": "1", "latest": "->data/train.bin", "all": "->data",
+		"code/self": "->a.py", "gone": "->nothing", "twice": "->latest", "folder": "->code",
+	}), workdir.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	want := []string{
+		"the link all leads to data, which is not uploaded",
+		"the link gone leads to nothing, which is not uploaded",
+		"the link latest leads to data/train.bin, which is not uploaded",
+		"the link twice leads to data/train.bin, which is not uploaded",
+	}
+	if diff := cmp.Diff(want, slices.Sorted(slices.Values(tree.Notes))); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheLargestPartsAreFound(t *testing.T) {
+	t.Parallel()
+	tree, err := workdir.Scan(t.Context(), build(t, map[string]string{
+		"data/a": "12345", "data/sub/b": "12345", "model.bin": "123456", "x/y": "1", "z": "1",
+	}), workdir.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	want := []workdir.Part{{Name: "data/", Files: 2, Size: 10}, {Name: "model.bin", Files: 1, Size: 6}}
+	if diff := cmp.Diff(want, tree.Largest(2)); diff != "" {
+		t.Errorf("parts (-want +got):\n%s", diff)
 	}
 }

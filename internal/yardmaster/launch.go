@@ -159,6 +159,7 @@ func (y *Yard) open(
 			Secrets: r.Spec.Secrets,
 			GPUs:    k.GPUs, Share: k.Share, CPUs: k.CPUs, Memory: k.Memory, Grace: r.Spec.Grace, LogLimit: y.cfg.LogLimit,
 			Nodes: addresses, MasterPort: run.port, Metrics: r.Spec.Metrics, Target: r.Spec.Target, Shared: shared,
+			Outputs: r.Spec.Outputs,
 		},
 	}
 

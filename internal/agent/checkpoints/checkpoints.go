@@ -8,6 +8,9 @@
 // hold exactly one checkpoint, whose every chunk it verifies. On a shared file system nothing is uploaded or downloaded
 // but the list of files (shared.go).
 //
+// A Keeper uploads the output files of a rank that has ended in the same way (outputs.go): those files of its working
+// directory that the job file names (chosen.go).
+//
 // The agent uses it (agent/checkpoints.go). The package decides nothing about runs: what is restored is what the
 // launch says, and the end of a rank is held back by the agent.
 package checkpoints
@@ -34,6 +37,8 @@ type Yard interface {
 	FetchChunk(ctx context.Context, run id.Run, digest string) (io.ReadCloser, error)
 	// AddCheckpoint enters a checkpoint, or one rank's part of it, in the catalogue.
 	AddCheckpoint(ctx context.Context, in api.NewCheckpoint) (api.NewCheckpointReply, error)
+	// AddOutputs enters output files in the catalogue, or asks whether there is room for them.
+	AddOutputs(ctx context.Context, in api.NewOutputs) error
 	// UnneededDirs says which directories on a shared file system are not needed any more.
 	UnneededDirs(ctx context.Context, in api.SharedDirs) (api.SharedDirsReply, error)
 }

@@ -37,6 +37,7 @@ type fakeYard struct {
 	changed   chan struct{} // closed at the next change
 	chunks    map[string][]byte
 	entered   []api.NewCheckpoint
+	outputs   []api.NewOutputs
 	uploaded  int64 // bytes
 	fetched   int64 // bytes
 	asked     int   // chunks
@@ -47,6 +48,7 @@ type fakeYard struct {
 	refuse    func(in *api.NewCheckpoint) error       // a new entry
 	wait      func(ctx context.Context, call string)  // before each call
 	unneeded  func(d api.SharedDir) bool              // on a shared file system
+	full      func(in *api.NewOutputs) error          // whether there is room
 	calls     map[string]int
 	folder    *blob.Dir // where chunks are kept, nil if in memory
 	elsewhere string    // where they are kept, on another machine
@@ -73,6 +75,30 @@ func (y *fakeYard) UnneededDirs(ctx context.Context, in api.SharedDirs) (api.Sha
 	}
 
 	return reply, nil
+}
+
+func (y *fakeYard) AddOutputs(ctx context.Context, in api.NewOutputs) error {
+	if err := y.enter(ctx, "outputs"); err != nil {
+		return err
+	}
+
+	y.mu.Lock()
+	full := y.full
+	y.mu.Unlock()
+
+	if full != nil {
+		if err := full(&in); err != nil {
+			return err
+		}
+	}
+
+	if in.Manifest != "" {
+		y.manifest(in.Manifest) // all of it must be there
+	}
+
+	y.change(func() { y.outputs = append(y.outputs, in) })
+
+	return nil
 }
 
 // enter begins a call.

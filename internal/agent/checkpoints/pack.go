@@ -30,6 +30,7 @@ type packer struct {
 	cached   func(f *file) ([]api.CheckpointChunk, bool)
 	single   bool // whatever is found at the path is complete
 	stays    bool // the files stay where they are: their chunks are computed, not uploaded
+	growing  bool // a file that is written while it is read is taken as it was found
 
 	group *group
 }
@@ -169,7 +170,7 @@ func (r *reader) open(seen *file) (*os.File, error) {
 func (r *reader) close(f *os.File, seen *file) error {
 	info, err := f.Stat()
 	if err == nil {
-		if now := describe(seen.path, info); !now.same(seen) {
+		if now := describe(seen.path, info); !r.growing && !now.same(seen) {
 			err = errChanged
 		}
 	}

@@ -115,12 +115,14 @@ func (s *Saver) Stop() {
 
 // Forget removes what is remembered of a rank.
 func (c *Checkpoints) Forget(run id.Run, rank int) error {
-	err := os.Remove(c.statePath(run, rank))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	var errs []error
+	for _, path := range []string{c.statePath(run, rank), c.keptPath(run, rank)} {
+		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
 	}
 
-	return err
+	return errors.Join(errs...)
 }
 
 func (c *Checkpoints) statePath(run id.Run, rank int) string {

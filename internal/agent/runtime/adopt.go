@@ -55,6 +55,7 @@ func (r *Runtime) Adopt() ([]rundir.Status, error) {
 	r.tasks.Go(r.pruneSetups)
 	r.tasks.Go(r.pruneCheckpoints)
 	r.tasks.Go(r.pruneCaches)
+	r.tasks.Go(r.pruneKept)
 
 	return r.List(), nil
 }
@@ -199,7 +200,7 @@ func (r *Runtime) endUnstarted(rk *rank, e rundir.Ending) {
 	r.monitor(rk)
 }
 
-// Forget removes all traces of an ended rank except its checkpoints. Call it once the server has
+// Forget removes all traces of an ended rank except its checkpoints and, for a while, its working directory. Call it once the server has
 // its ending and its complete log.
 func (r *Runtime) Forget(run id.Run, n int) error {
 	rk, err := r.lookup(run, n)
@@ -230,5 +231,5 @@ func (r *Runtime) Forget(run id.Run, n int) error {
 
 	r.pruneCheckpoint(rk.rec.Job)
 
-	return errors.Join(st.Group.Remove(), rundir.RemoveTree(gone))
+	return errors.Join(r.keep(rk.name, gone), st.Group.Remove(), rundir.RemoveTree(gone))
 }

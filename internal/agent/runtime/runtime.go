@@ -73,6 +73,10 @@ type Options struct {
 	// MaxPIDs and MaxDisk limit the processes of a rank and what its folders may use of the disk; 0 for no limit.
 	MaxPIDs int
 	MaxDisk job.Bytes
+	// KeepRuns is how long the working directory of a rank is kept after it was forgotten, and KeptBytes how much all of
+	// them may have; none is kept if left out.
+	KeepRuns  time.Duration
+	KeptBytes job.Bytes
 }
 
 // Runtime executes the ranks of this machine. Its methods may be called from several goroutines.

@@ -31,11 +31,11 @@ type MetricSources struct {
 }
 
 // MetricSources returns the sources of a rank. Their content belongs to the program, as with
-// ProgressFile.
+// ProgressFile. Of a rank that was forgotten they are there while its working directory is kept.
 func (r *Runtime) MetricSources(run id.Run, n int) (MetricSources, error) {
 	rk, err := r.lookup(run, n)
 	if err != nil {
-		return MetricSources{}, err
+		return r.keptSources(run, n)
 	}
 
 	return MetricSources{

@@ -8,18 +8,12 @@
 package follow
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
-	"sync"
 	"time"
 
 	"trainyard/internal/api"
-	"trainyard/internal/cli/table"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -28,112 +22,6 @@ import (
 // maxAttempts bounds how often in a row a broken feed is taken up again: about
 // a quarter of an hour. Attempts count, not time, so that a laptop that slept goes on.
 const maxAttempts = 64
-
-// Printer writes lines of output. Several jobs may share it.
-type Printer struct {
-	Out    io.Writer
-	Stamps bool // with the time of each line
-	JSON   bool // as objects, one a line
-	Ranks  bool // some job has several ranks: say whose line it is
-	// Terminal makes control characters of the output visible, because a person looks at it.
-	Terminal bool
-
-	mu   sync.Mutex
-	open string // where a line comes from that has not ended yet
-}
-
-// Line writes one line; label says which job it is from where there are several.
-func (p *Printer) Line(label string, l api.LogLine) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-
-	if p.JSON {
-		return p.object(l)
-	}
-
-	source := fmt.Sprintf("%s %s %d %s", label, l.Run, l.Rank, l.Stream)
-
-	var head, end string
-	if p.open != source {
-		if p.open != "" {
-			head = "\n"
-		}
-
-		head += p.prefix(label, l)
-	}
-
-	p.open = ""
-	if l.Partial {
-		p.open = source
-	} else {
-		end = "\n"
-	}
-
-	text := []byte(l.Text)
-	if l.Raw != nil {
-		text = l.Raw
-	}
-
-	if p.Terminal {
-		text = []byte(table.Visible(string(text)))
-	}
-
-	_, err := p.Out.Write(append(append([]byte(head), text...), end...))
-
-	return err
-}
-
-// object writes a line as JSON. That escapes control characters but those of C1, which are escaped here.
-func (p *Printer) object(l api.LogLine) error {
-	var text bytes.Buffer
-
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(l); err != nil {
-		return err
-	}
-
-	if !p.Terminal {
-		_, err := p.Out.Write(text.Bytes())
-		return err
-	}
-
-	var escaped strings.Builder
-
-	for _, c := range text.String() {
-		if c >= 0x7f && c < 0xa0 {
-			_, _ = fmt.Fprintf(&escaped, `\u%04x`, c)
-		} else {
-			escaped.WriteRune(c)
-		}
-	}
-
-	_, err := io.WriteString(p.Out, escaped.String())
-
-	return err
-}
-
-func (p *Printer) prefix(label string, l api.LogLine) string {
-	var out strings.Builder
-	if p.Stamps {
-		out.WriteString(l.At.UTC().Format("2006-01-02T15:04:05.000Z") + " ")
-	}
-
-	if label != "" {
-		out.WriteString("[" + label + "] ")
-	}
-
-	p.Ranks = p.Ranks || l.Rank > 0
-	if p.Ranks {
-		_, _ = fmt.Fprintf(&out, "[rank %d] ", l.Rank)
-	}
-
-	if l.Stream == "yard" {
-		out.WriteString("[yard] ")
-	}
-
-	return out.String()
-}
 
 // Retries reports whether a feed that broke off with this error may be taken up again.
 func Retries(err error) bool {

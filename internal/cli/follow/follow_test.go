@@ -159,3 +159,45 @@ func TestAFeedIsGivenUpWhenNobodyCares(t *testing.T) {
 		t.Errorf("got %v after %d calls", err, calls)
 	}
 }
+
+// newcomer 10: a progress bar was one line of 58 KB in a pipe.
+func TestAProgressBarIsOneLineInAPipe(t *testing.T) {
+	t.Parallel()
+	piece := func(text string) api.LogLine { return api.LogLine{Stream: "stderr", Text: text, Partial: true} }
+	whole := func(text string) api.LogLine { return api.LogLine{Stream: "stderr", Text: text} }
+
+	for name, tt := range map[string]struct {
+		lines []api.LogLine
+		want  string
+	}{
+		"in one piece":               {[]api.LogLine{whole(" 0%\r50%\r100%")}, "100%\n"},
+		"that ends with a return":    {[]api.LogLine{whole("50%\r100%\r")}, "100%\n"},
+		"in pieces":                  {[]api.LogLine{piece(" 0%"), piece("\r50%"), piece("\r99"), whole("%")}, "99%\n"},
+		"with returns at ends":       {[]api.LogLine{piece(" 0%\r"), piece("50%\r"), whole("100%\r")}, "100%\n"},
+		"that has not ended":         {[]api.LogLine{piece("\r50%"), piece("\r60%")}, "60%"},
+		"collapsed by the server":    {[]api.LogLine{piece("\r50%"), whole("\r100%")}, "100%\n"},
+		"a line with a Windows end":  {[]api.LogLine{whole("text\r")}, "text\r\n"},
+		"a line in pieces":           {[]api.LogLine{piece("Loading"), piece("..."), whole(" done")}, "Loading... done\n"},
+		"a line longer than any bar": {[]api.LogLine{piece(strings.Repeat("x", 70_000)), whole("y")}, strings.Repeat("x", 70_000) + "y\n"},
+		"beside another stream": {
+			[]api.LogLine{piece("\r50%"), {Stream: "stdout", Text: "saved"}, whole("\r100%")}, "saved\n100%\n",
+		},
+	} {
+		var out strings.Builder
+		p := &Printer{Out: &out, Collapse: true}
+
+		for _, l := range tt.lines {
+			if err := p.Line("", l); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+
+		if out.String() != tt.want {
+			t.Errorf("%s: %.100q, want %.100q", name, out.String(), tt.want)
+		}
+	}
+}

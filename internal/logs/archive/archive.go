@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"trainyard/internal/blob"
 	"trainyard/internal/fault"
@@ -173,15 +175,125 @@ func (b *Archive) readArchived(ctx context.Context, l Log, offset, limit int64) 
 			continue
 		}
 
-		raw, err := b.unpack(ctx, s.name)
+		raw, err := b.unpacked.get(s.name, func() ([]byte, error) { return b.unpack(ctx, s.name) })
 		if err != nil {
 			return nil, err
 		}
 
-		out = append(out, raw[max(0, offset-s.start):]...)
+		part := raw[min(max(0, offset-s.start), int64(len(raw))):]
+		out = append(out, part[:min(int64(len(part)), limit-int64(len(out)))]...)
 	}
 
-	return out[:min(int64(len(out)), limit)], nil
+	return out, nil
+}
+
+// Copy writes the bytes of a log from an offset to another, both of which are there.
+func (b *Archive) Copy(ctx context.Context, w io.Writer, l Log, offset, end int64) error {
+	for offset < end {
+		st, err := b.State(ctx, l)
+		if err != nil {
+			return err
+		}
+		if st.Ended {
+			return b.copyArchived(ctx, w, l, offset, end)
+		}
+
+		raw, err := b.Read(ctx, l, offset, min(chunk, end-offset))
+		if err == nil && len(raw) == 0 {
+			err = fmt.Errorf("log of %s ends at %d, not at %d", l.Run, offset, end)
+		}
+
+		if err == nil {
+			_, err = w.Write(raw)
+		}
+
+		if err != nil {
+			return err
+		}
+
+		offset += int64(len(raw))
+	}
+
+	return nil
+}
+
+// copyArchived is Copy for a log that is archived: each of its pieces is unpacked once.
+func (b *Archive) copyArchived(ctx context.Context, w io.Writer, l Log, offset, end int64) error {
+	segments, err := b.segments(ctx, l)
+	if err != nil {
+		return err
+	}
+
+	for _, s := range segments {
+		if s.end <= offset || s.start >= end {
+			continue
+		}
+
+		raw, err := b.unpack(ctx, s.name)
+		if err != nil {
+			return err
+		}
+		if int64(len(raw)) != s.end-s.start || offset < s.start {
+			return fmt.Errorf("log of %s is not whole at %d", l.Run, offset)
+		}
+
+		part := raw[offset-s.start : min(end, s.end)-s.start]
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+
+		offset += int64(len(part))
+	}
+
+	if offset < end {
+		return fmt.Errorf("log of %s ends at %d, not at %d", l.Run, offset, end)
+	}
+
+	return nil
+}
+
+// unpackedSegments bounds how many pieces of archived logs are kept in memory: a search looks at a quarter of one at a
+// time, and several may be under way.
+const unpackedSegments = 4
+
+// unpackedCache remembers the pieces of archived logs that were read last. What they hold never changes. It is safe for
+// concurrent use.
+type unpackedCache struct {
+	mu   sync.Mutex
+	last []unpackedSegment // the newest first
+}
+
+type unpackedSegment struct {
+	name string
+	raw  []byte
+}
+
+// get returns a piece, which it gets by unpack if it does not have it. The caller must not change it.
+func (c *unpackedCache) get(name string, unpack func() ([]byte, error)) ([]byte, error) {
+	c.mu.Lock()
+	i := slices.IndexFunc(c.last, func(s unpackedSegment) bool { return s.name == name })
+	if i >= 0 {
+		found := c.last[i]
+		c.last = slices.Insert(slices.Delete(c.last, i, i+1), 0, found)
+		c.mu.Unlock()
+
+		return found.raw, nil
+	}
+
+	c.mu.Unlock()
+
+	raw, err := unpack()
+	if err != nil {
+		return nil, err
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.last = slices.Insert(c.last, 0, unpackedSegment{name, raw})
+	c.last = c.last[:min(len(c.last), unpackedSegments)]
+
+	return raw, nil
 }
 
 func (b *Archive) unpack(ctx context.Context, name string) ([]byte, error) {

@@ -8,7 +8,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+	"time"
 
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
@@ -80,11 +80,22 @@ func badCursor(s string) error {
 type Filter struct {
 	Stream string           // "" for all
 	Grep   *pattern.Pattern // nil for all
+	Since  time.Time        // only lines that began at or after it; zero for all
+	Until  time.Time        // only lines that began before it; zero for all
 	Budget *Budget          // for looking at lines; nil for no bound
+	// Collapse keeps the last state alone of lines that are rewritten with carriage returns.
+	Collapse bool
 }
 
 func (f *Filter) lets(l *logs.Line) bool {
-	return (f.Stream == "" || l.Stream.String() == f.Stream) && (f.Grep == nil || f.Grep.Match(l.Text))
+	text := l.Text
+	if f.Collapse {
+		text = logs.LastState(text)
+	}
+
+	return (f.Stream == "" || l.Stream.String() == f.Stream) &&
+		(f.Since.IsZero() || !l.At.Before(f.Since)) && (f.Until.IsZero() || l.At.Before(f.Until)) &&
+		(f.Grep == nil || f.Grep.Match(text))
 }
 
 // lineCost is what a line costs beside its bytes.
@@ -128,7 +139,7 @@ func (b *Archive) ReadLines(
 	var last Mark            // before the last line
 	paid := Mark{Offset: -1} // before the line that was looked at last
 
-	end, err := eachLine(raw, at.Offset, func(before Mark, l *logs.Line) bool {
+	end, err := f.eachLine(raw, at.Offset, func(before Mark, l *logs.Line) bool {
 		if before.Offset == at.Offset && before.Skip < at.Skip {
 			return true
 		}
@@ -154,7 +165,7 @@ func (b *Archive) ReadLines(
 		}
 
 		last = before
-		lines = append(lines, toLogLine(log, l))
+		lines = append(lines, api.NewLogLine(log.Run, log.Rank, l))
 
 		return true
 	})
@@ -182,9 +193,9 @@ func (b *Archive) ReadLines(
 // at base, until fn returns false, and returns the cursor to go on from. A line
 // that goes on after a full piece is left for the next one. Lines that have no
 // end yet share one cursor: which of them comes first may change as they grow.
-func eachLine(raw []byte, base int64, fn func(before Mark, l *logs.Line) bool) (Mark, error) {
+func (f *Filter) eachLine(raw []byte, base int64, fn func(before Mark, l *logs.Line) bool) (Mark, error) {
 	dec := logs.NewDecoder(bytes.NewReader(raw))
-	var asm logs.Assembler
+	asm := logs.Assembler{Collapse: f.Collapse}
 	at := Mark{Offset: base} // before the next line
 	give := func(lines []logs.Line) bool {
 		for i := range lines {
@@ -239,18 +250,6 @@ func damaged(err error, log Log, at Mark) error {
 	return fmt.Errorf("log of %s rank %d: %w", log.Run, log.Rank, err)
 }
 
-func toLogLine(log Log, l *logs.Line) api.LogLine {
-	out := api.LogLine{At: l.At.UTC(), Run: log.Run, Rank: log.Rank, Stream: l.Stream.String(), Partial: l.Partial}
-	if utf8.Valid(l.Text) {
-		out.Text = string(l.Text)
-	} else {
-		out.Raw = l.Text
-		out.Text = strings.ToValidUTF8(string(l.Text), "\uFFFD")
-	}
-
-	return out
-}
-
 // Tail returns a cursor after which the last n lines of a rank that the filter
 // lets through follow. It looks back in growing steps. It fails if the filter's budget does not last.
 func (b *Archive) Tail(ctx context.Context, log Log, f *Filter, n int) (Mark, error) {
@@ -273,7 +272,7 @@ func (b *Archive) Tail(ctx context.Context, log Log, f *Filter, n int) (Mark, er
 			skip := at
 			var stop error
 
-			end, err := eachLine(raw, at.Offset, func(c Mark, l *logs.Line) bool {
+			end, err := f.eachLine(raw, at.Offset, func(c Mark, l *logs.Line) bool {
 				if c.Offset == skip.Offset && c.Skip < skip.Skip {
 					return true
 				}

@@ -2,8 +2,12 @@ package archive
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
@@ -181,4 +185,70 @@ func FuzzLogCursor(f *testing.F) {
 			}
 		}
 	})
+}
+
+// newcomer 10: --grep and --tail printed all states of a progress bar.
+func TestTheLastStateOfAProgressBarIsFound(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	bar := strings.Repeat("\r12% loss=0.9", 200_000) // longer than what is looked at in one go
+	s.append(0, string(output(t, "o:begin\n")), false)
+
+	at := int64(len(output(t, "o:begin\n")))
+	for part := range slices.Chunk([]byte(bar+"\r100% loss=0.1\nend\n"), logs.MaxFrame) {
+		frame := output(t, "o:"+string(part))
+		s.append(at, string(frame), false)
+		at += int64(len(frame))
+	}
+
+	for pattern, want := range map[string][]string{
+		"loss=0.1": {"100% loss=0.1"}, "^100%": {"100% loss=0.1"}, "begin|end": {"begin", "end"},
+	} {
+		f := Filter{Grep: matching(t, pattern), Collapse: true}
+		var got []string
+
+		for at, more := (Mark{}), true; more; {
+			var lines []api.LogLine
+			var err error
+			lines, at, more, err = s.lines(at, &f, 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			for i := range lines {
+				got = append(got, string(logs.LastState(lines[i].Bytes())))
+			}
+		}
+
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", pattern, diff)
+		}
+	}
+}
+
+func TestLinesAreChosenByTime(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.append(0, string(output(t, "o:a\n", "o:b", "e:c\n", "o:d\n")), false)
+
+	lines, _, _, err := s.lines(Mark{}, &Filter{}, 10)
+	if err != nil || len(lines) != 3 {
+		t.Fatalf("%+v (%v)", lines, err)
+	}
+
+	c, bd := lines[1].At, lines[2].At // b began before c and ended after it
+	for name, tt := range map[string]struct {
+		f    Filter
+		want int
+	}{
+		"since c":          {Filter{Since: c}, 1},
+		"since b":          {Filter{Since: bd}, 2},
+		"until b":          {Filter{Until: bd}, 1},
+		"between":          {Filter{Since: bd, Until: c}, 1},
+		"after everything": {Filter{Since: c.Add(time.Hour)}, 0},
+	} {
+		if got, _, _, err := s.lines(Mark{}, &tt.f, 10); err != nil || len(got) != tt.want {
+			t.Errorf("%s: %d lines (%v), want %d", name, len(got), err, tt.want)
+		}
+	}
 }

@@ -40,6 +40,8 @@ type Archive struct {
 	journal *journal
 	mu      sync.Mutex // of open; nobody waits for a logFile's own while holding it
 	open    map[string]*logFile
+
+	unpacked unpackedCache
 }
 
 // logFile is the output of one rank while it is written or followed.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -205,6 +206,38 @@ func TestAnArchivedLogIsReadAcrossItsSegments(t *testing.T) {
 			t.Errorf("%d bytes from %d on: got %d bytes that are not those", span[1], span[0], len(got))
 		}
 	}
+
+	wantCopies(t, s, data)
+}
+
+// wantCopies copies parts of a log of which this is all.
+func wantCopies(t *testing.T, s *shelf, data []byte) {
+	t.Helper()
+
+	for _, span := range [][2]int{
+		{0, len(data)}, {0, 0}, {len(data), len(data)}, {5, 6}, {min(segmentSize-1, len(data)), len(data)}, {len(data) / 2, len(data) - 1},
+	} {
+		var out bytes.Buffer
+		if err := s.Copy(t.Context(), &out, theLog, int64(span[0]), int64(span[1])); err != nil {
+			t.Fatal(err)
+		}
+
+		if !bytes.Equal(out.Bytes(), data[span[0]:span[1]]) {
+			t.Errorf("from %d to %d: got %d bytes that are not those", span[0], span[1], out.Len())
+		}
+	}
+
+	if err := s.Copy(t.Context(), io.Discard, theLog, 0, int64(len(data))+1); err == nil {
+		t.Error("more was copied than there is")
+	}
+}
+
+func TestALogThatIsBeingWrittenIsCopied(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	data := randomBytes(1, chunk+12345)
+	s.append(0, string(data), false)
+	wantCopies(t, s, data)
 }
 
 // What is left of a removed log says that all of it is here, so that nobody waits for more.

@@ -27,6 +27,7 @@ import (
 	"trainyard/internal/logs/archive"
 	"trainyard/internal/server/content"
 	"trainyard/internal/server/httpapi"
+	"trainyard/internal/server/outputs"
 	"trainyard/internal/store"
 	"trainyard/internal/vault"
 	"trainyard/internal/yardmaster"
@@ -63,6 +64,7 @@ type Config struct {
 	Store       store.Store
 	Blobs       blob.Store
 	Content     *content.Content
+	Outputs     *outputs.Catalogue
 	Archive     *archive.Archive
 	Assignments Assignments
 	Metrics     Metrics
@@ -93,6 +95,7 @@ type Server struct {
 	chunks  chunkRights
 	claims  *claims
 	numbers *sequences
+	asks    *asks
 
 	incarnation atomic.Pointer[api.Incarnation] // of the yard's history
 }
@@ -100,7 +103,8 @@ type Server struct {
 // New returns the server's side of the protocol. The loop must not run yet, and
 // must tell Follow of every batch before it tells anybody else.
 func New(c Config) *Server {
-	s := &Server{Config: c, roster: newRoster(c.Nodes), seen: newSightings(), claims: newClaims(), numbers: newSequences()}
+	s := &Server{Config: c, roster: newRoster(c.Nodes), seen: newSightings(), claims: newClaims(), numbers: newSequences(),
+		asks: newAsks(c.Clock)}
 	s.setIncarnation(&c.Incarnation)
 
 	return s

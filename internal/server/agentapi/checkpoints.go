@@ -412,18 +412,9 @@ func (s *Server) addCheckpoint(
 // mayAdd lets a node add only checkpoints of its rank of a run. The yardmaster refuses a run that is not the newest of
 // its job; here one is refused that got its id in another history of the yard, also after the run has ended.
 func (s *Server) mayAdd(ctx context.Context, in *api.NewCheckpoint) error {
-	n := nodeOf(ctx)
-
-	r, err := s.Store.Run(ctx, in.Run)
+	r, err := s.ownRank(ctx, in.Run, in.UID, in.Rank)
 	if err != nil {
 		return err
-	}
-	if in.Rank < 0 || in.Rank >= len(r.Ranks) || r.Ranks[in.Rank].Node != n {
-		return notYourRun(in.Run, n)
-	}
-	if r.UID != in.UID {
-		return fault.New(fault.Conflict, api.CodeStaleEpoch,
-			"run %s on node %s is not the run of that id that this yard knows", in.Run, n)
 	}
 	if in.Ranks < 1 || in.Ranks > len(r.Ranks) {
 		return fault.New(fault.Invalid, "bad_ranks", "ranks must be from 1 to %d, the ranks of run %s", len(r.Ranks), in.Run).
@@ -431,6 +422,26 @@ func (s *Server) mayAdd(ctx context.Context, in *api.NewCheckpoint) error {
 	}
 
 	return nil
+}
+
+// ownRank returns a run of which the calling node has a rank. One that got its id in another history of the yard is
+// refused.
+func (s *Server) ownRank(ctx context.Context, run id.Run, uid id.UID, rank int) (job.Run, error) {
+	n := nodeOf(ctx)
+
+	r, err := s.Store.Run(ctx, run)
+	if err != nil {
+		return r, err
+	}
+	if rank < 0 || rank >= len(r.Ranks) || r.Ranks[rank].Node != n {
+		return r, notYourRun(run, n)
+	}
+	if r.UID != uid {
+		return r, fault.New(fault.Conflict, api.CodeStaleEpoch,
+			"run %s on node %s is not the run of that id that this yard knows", run, n)
+	}
+
+	return r, nil
 }
 
 // checkContent makes sure that all of a checkpoint is there, and sets its size.
@@ -456,6 +467,11 @@ func (s *Server) checkContent(ctx context.Context, in *api.NewCheckpoint, c *che
 		return s.sync(ctx, []string{in.Manifest}) // its files are where they are; whoever restores them verifies them
 	}
 
+	return s.checkChunks(ctx, in.Manifest, m)
+}
+
+// checkChunks makes sure that all chunks of a manifest are there, and stay.
+func (s *Server) checkChunks(ctx context.Context, manifest string, m *api.CheckpointManifest) error {
 	var chunks []api.CheckpointChunk
 	for i := range m.Files {
 		for _, chunk := range m.Files[i].Chunks {
@@ -478,7 +494,7 @@ func (s *Server) checkContent(ctx context.Context, in *api.NewCheckpoint, c *che
 		return missingChunk(missing[0].Digest)
 	}
 
-	return s.sync(ctx, append(digestsOf(chunks), in.Manifest))
+	return s.sync(ctx, append(digestsOf(chunks), manifest))
 }
 
 // sync makes chunks survive a power cut that a store has taken without waiting for the disk: what is in the catalogue

@@ -37,6 +37,7 @@ func (s *Server) report(ctx context.Context, in *httpapi.Body[api.Report]) (*htt
 		s.alarm(bounded, n, "two processes report for it")
 	}
 
+	s.asks.note(n, in.Body.Capability)
 	s.judge(bounded, n, in.Body.Ranks)
 
 	answer, err := s.hand(bounded, &who, &in.Body)
@@ -126,7 +127,9 @@ func (s *Server) assignments(ctx context.Context, _ *struct{}) (*huma.StreamResp
 			}
 
 			orders, generation, changed := s.Assignments.Desired(who.node)
+			asked, more := s.asks.of(who.node)
 			list := s.toAssignments(orders, generation)
+			list.Outputs = asked
 			if err := s.addSecrets(req.Context(), list.Runs); err != nil {
 				out.Send("", "error", httpapi.ToProblem(err))
 				return
@@ -134,7 +137,7 @@ func (s *Server) assignments(ctx context.Context, _ *struct{}) (*huma.StreamResp
 			if !out.Send(strconv.FormatUint(generation, 10), "", list) {
 				return
 			}
-			if !httpapi.WaitAny(req.Context(), out, []<-chan struct{}{changed, other}) {
+			if !httpapi.WaitAny(req.Context(), out, []<-chan struct{}{changed, other, more}) {
 				return
 			}
 		}

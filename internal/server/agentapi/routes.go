@@ -87,6 +87,7 @@ func (s *Server) Routes(rt httpapi.Router) {
 	)
 
 	s.checkpointRoutes(rt)
+	s.outputRoutes(rt)
 	s.sharedRoutes(rt)
 
 	rt.Plain(

@@ -29,6 +29,7 @@ import (
 	"trainyard/internal/logs/archive"
 	"trainyard/internal/retention"
 	"trainyard/internal/server/httpapi"
+	"trainyard/internal/server/outputs"
 	"trainyard/internal/store"
 	"trainyard/internal/yardmaster"
 )
@@ -71,12 +72,17 @@ type Deps struct {
 // Collector removes blobs that nobody needs.
 type Collector struct {
 	Deps
+	files *outputs.Catalogue
 	lists map[string][]key // what manifests list, by their blob; it never changes
 	last  lastStock
 }
 
 // New returns a collector.
-func New(d Deps) *Collector { return &Collector{Deps: d, lists: map[string][]key{}} }
+func New(d Deps) *Collector {
+	files := outputs.New(d.Store, d.Guard.blobs, d.Clock, d.Limits.UserFiles)
+
+	return &Collector{Deps: d, files: files, lists: map[string][]key{}}
+}
 
 // Run collects every hour until ctx ends.
 func (c *Collector) Run(ctx context.Context) {
@@ -97,6 +103,7 @@ func (c *Collector) Run(ctx context.Context) {
 type Report struct {
 	Checkpoints int // from the catalogue
 	Outputs     int // of ranks
+	OutputFiles int // sets, of ranks
 	Files       int // of working directories
 	Chunks      int // of checkpoints
 	Uploads     int // that were never finished
@@ -116,6 +123,7 @@ func (r *Report) String() string {
 
 	add(r.Checkpoints, "checkpoint of ended jobs")
 	add(r.Outputs, "output of ended jobs")
+	add(r.OutputFiles, "output file set")
 	add(r.Files, "unused file")
 	add(r.Chunks, "unused chunk")
 	add(r.Uploads, "unfinished upload")
@@ -163,6 +171,9 @@ func (c *Collector) collect(ctx context.Context, stock *Stock) error {
 	now, report := stock.At, &stock.Removed
 	if err := c.retire(ctx, now, stock); err != nil {
 		return err
+	}
+	if err := c.retireFiles(ctx, now, stock); err != nil {
+		return fmt.Errorf("remove output files: %w", err)
 	}
 
 	c.Guard.beginSweep(now, c.Limits.Unused)

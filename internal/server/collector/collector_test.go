@@ -40,6 +40,7 @@ type world struct {
 	possessions map[possession]bool // who has uploaded which file
 	jobs        []job.Job           // by number
 	checkpoints []checkpoint.Checkpoint
+	documents   []store.Document
 	clients     []*client
 	yard        *yardmaster.Yard
 	guard       *Guard
@@ -215,6 +216,32 @@ func (s records) Checkpoints(_ context.Context, _ store.CheckpointFilter) ([]che
 	return slices.DeleteFunc(slices.Clone(s.w.checkpoints), func(c checkpoint.Checkpoint) bool {
 		return c.State == checkpoint.Removed
 	}), nil
+}
+
+func (s records) Documents(_ context.Context, f store.DocumentFilter) ([]store.Document, error) {
+	s.w.meanwhile()
+
+	var list []store.Document
+	for _, d := range s.w.documents {
+		if d.Kind == f.Kind && d.ID > f.After {
+			list = append(list, d)
+		}
+	}
+
+	slices.SortFunc(list, func(a, b store.Document) int { return strings.Compare(a.ID, b.ID) })
+
+	return list[:min(len(list), f.Limit)], nil
+}
+
+func (s records) Keep(_ context.Context, docs ...store.Document) error {
+	for _, d := range docs {
+		s.w.documents = slices.DeleteFunc(s.w.documents, func(old store.Document) bool {
+			return old.Kind == d.Kind && old.ID == d.ID
+		})
+		s.w.documents = append(s.w.documents, d)
+	}
+
+	return nil
 }
 
 func (s records) Disown(_ context.Context, digests ...string) error {

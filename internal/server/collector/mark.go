@@ -17,6 +17,7 @@ import (
 	"trainyard/internal/logs/archive"
 	"trainyard/internal/retention"
 	"trainyard/internal/server/httpapi"
+	"trainyard/internal/server/outputs"
 	"trainyard/internal/yardmaster"
 )
 
@@ -90,6 +91,11 @@ func (c *Collector) mark(
 	})
 	if err != nil || c.Limits.Unused == 0 {
 		return &m.marks, err
+	}
+
+	err = c.files.Each(ctx, func(e *outputs.Entry) error { return m.checkpoint(ctx, e.Manifest) })
+	if err != nil {
+		return nil, err
 	}
 
 	var restored []string

@@ -37,6 +37,7 @@ type Share struct {
 	Jobs        int
 	Output      job.Bytes
 	Checkpoints job.Bytes // in the catalogue; chunks that several have in common count for each
+	Files       job.Bytes // output files; likewise
 }
 
 // share changes what a user has.

@@ -55,7 +55,7 @@ func (s *Store) alone(ctx context.Context, what string, steps ...step) error {
 	return s.failure(what, s.transact(ctx, nil, steps...))
 }
 
-// Documents returns documents of a kind, newest first.
+// Documents returns documents of a kind.
 func (s *Store) Documents(ctx context.Context, f store.DocumentFilter) ([]store.Document, error) {
 	var w where
 	w.add("kind = ?", string(f.Kind))
@@ -72,7 +72,13 @@ func (s *Store) Documents(ctx context.Context, f store.DocumentFilter) ([]store.
 		w.add("id < ?", strings.TrimSuffix(prefix, "/")+"0") // "0" is the character after "/"
 	}
 
-	query, err := w.query(documentTable.selects(), "at DESC, id", f.Limit)
+	order := "at DESC, id"
+	if f.ByID {
+		order = "id"
+		w.add("id > ?", clean(f.After))
+	}
+
+	query, err := w.query(documentTable.selects(), order, f.Limit)
 	if err != nil {
 		return nil, err
 	}

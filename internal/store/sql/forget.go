@@ -33,13 +33,15 @@ func (s *Store) ForgetJobs(ctx context.Context, jobs ...id.Job) error {
 		docs = append(docs, recordKey{string(store.ForecastDocument), clean(string(j))},
 			recordKey{string(store.RemovedDocument), clean(string(j))})
 
-		curves, err := s.Documents(ctx, store.DocumentFilter{Kind: store.CurveDocument, Under: string(j), Limit: maxCurves})
-		if err != nil {
-			return err
-		}
+		for _, kind := range []store.DocumentKind{store.CurveDocument, store.OutputsDocument} {
+			list, err := s.Documents(ctx, store.DocumentFilter{Kind: kind, Under: string(j), Limit: maxOfJob})
+			if err != nil {
+				return err
+			}
 
-		for k := range curves {
-			docs = append(docs, recordKey{string(store.CurveDocument), clean(curves[k].ID)})
+			for k := range list {
+				docs = append(docs, recordKey{string(kind), clean(list[k].ID)})
+			}
 		}
 	}
 
@@ -56,8 +58,8 @@ func (s *Store) ForgetJobs(ctx context.Context, jobs ...id.Job) error {
 	return s.alone(ctx, "delete jobs", steps...)
 }
 
-// maxCurves is more than a job has metrics.
-const maxCurves = 10_000
+// maxOfJob is more than a job has metrics, or ranks of runs.
+const maxOfJob = 10_000
 
 // ForgetEvents deletes events.
 func (s *Store) ForgetEvents(ctx context.Context, seqs ...uint64) error {

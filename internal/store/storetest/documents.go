@@ -55,6 +55,10 @@ func findsDocuments(h *harness) {
 		"of a job": {store.DocumentFilter{Kind: store.CurveDocument, Under: "j1", Limit: 10},
 			[]string{"j1/val/loss %", "j1/loss"}},
 		"none": {store.DocumentFilter{Kind: store.ModelDocument, Limit: 10}, nil},
+		"by id": {store.DocumentFilter{Kind: store.CurveDocument, ByID: true, Limit: 3},
+			[]string{"j1", "j1/loss", "j1/val/loss %"}},
+		"the page after": {store.DocumentFilter{Kind: store.CurveDocument, ByID: true, After: "j1/val/loss %", Limit: 3},
+			[]string{"j10/loss"}},
 	} {
 		h.same(name, h.ids(s, tc.filter), tc.want)
 	}

@@ -20,6 +20,7 @@ const (
 	CachesDir        = "caches" // of programs such as pip, one for each user whose jobs run isolated
 	// CheckpointOwnersDir has a file for each job with checkpoints: its UID.
 	CheckpointOwnersDir = "checkpoint-owners"
+	KeptDir             = "kept" // working directories of ranks that have ended
 )
 
 // LockFile is the name of the lock in the data directory and in a run directory, WatchLockFile that of the lock

@@ -1,10 +1,10 @@
-package workdir
+package glob
 
-// matchPart matches one name with one pattern without slashes: "*" is any
+// Part matches one name with one pattern without slashes: "*" is any
 // text, "?" any one byte, "[a-z]" and "[!a-z]" are classes, "\" takes the next
 // byte as it is. It goes back to the last "*" only, so that it takes at most
 // the product of the two lengths.
-func matchPart(pattern, name string) bool {
+func Part(pattern, name string) bool {
 	p, n := 0, 0
 	starP, starN := -1, 0
 	for n < len(name) {

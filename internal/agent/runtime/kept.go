@@ -1,0 +1,175 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/diskspace"
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// The working directories of ranks that have ended are kept for a while, so that their owners can fetch files from them
+// that they have not named before. Nothing else of a run directory is.
+
+// keptFile describes a kept working directory, beside its record.
+const keptFile = "kept.json"
+
+// keptRun is the content of keptFile.
+type keptRun struct {
+	Size job.Bytes `json:"size"`
+	At   time.Time `json:"at"`
+}
+
+// leastFree is the share of the disk, one in so many, that must be free for working directories to be kept.
+const leastFree = 10
+
+// keep moves the working directory and the record of a rank out of its run directory, which is removed then.
+func (r *Runtime) keep(name, dir string) error {
+	r.prune.Lock()
+	defer r.prune.Unlock()
+
+	work := filepath.Join(dir, rundir.WorkDir)
+	size, err := treeSize(work)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it was never prepared
+	}
+	if err != nil {
+		return err
+	}
+
+	if r.opt.KeepRuns == 0 || size > r.opt.KeptBytes {
+		return nil
+	}
+
+	to := filepath.Join(r.dir, rundir.KeptDir, name)
+	if err := errors.Join(rundir.RemoveTree(to), os.MkdirAll(to, 0o700)); err != nil {
+		return err
+	}
+
+	err = os.Rename(filepath.Join(dir, rundir.LaunchFile), filepath.Join(to, rundir.LaunchFile))
+	if err == nil {
+		err = rundir.WriteJSON(filepath.Join(to, keptFile), keptRun{size, r.clk.Now()}, false)
+	}
+
+	if err == nil {
+		err = os.Rename(work, filepath.Join(to, rundir.WorkDir))
+	}
+
+	if err != nil {
+		return errors.Join(fmt.Errorf("keep the working directory of %s: %w", name, err), rundir.RemoveTree(to))
+	}
+
+	return r.dropKept()
+}
+
+// treeSize returns the bytes of all files below a directory.
+func treeSize(root string) (size job.Bytes, err error) {
+	err = filepath.WalkDir(root, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+
+		if err == nil {
+			size += job.Bytes(info.Size())
+		}
+
+		return err
+	})
+
+	return size, err
+}
+
+// pruneKept removes the kept working directories that are due.
+func (r *Runtime) pruneKept() {
+	r.prune.Lock()
+	defer r.prune.Unlock()
+
+	if err := r.dropKept(); err != nil {
+		r.log.Error("cannot remove kept working directories", "error", err)
+	}
+}
+
+// dropKept removes what is too old, and then the oldest until the rest fits and leaves room on the disk. The caller
+// holds r.prune.
+func (r *Runtime) dropKept() error {
+	type kept struct {
+		dir string
+		keptRun
+	}
+
+	root := filepath.Join(r.dir, rundir.KeptDir)
+	entries, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+
+	var all []kept
+	var total job.Bytes
+	for _, e := range entries {
+		k := kept{dir: filepath.Join(root, e.Name())}
+		ok, err := rundir.ReadJSON(filepath.Join(k.dir, keptFile), &k.keptRun)
+
+		if err != nil || !ok || r.clk.Now().Sub(k.At) > r.opt.KeepRuns {
+			if err := rundir.RemoveTree(k.dir); err != nil {
+				return err
+			}
+
+			continue
+		}
+
+		all = append(all, k)
+		total += k.Size
+	}
+
+	slices.SortFunc(all, func(a, b kept) int { return a.At.Compare(b.At) })
+	for _, k := range all {
+		free, size, err := diskspace.Free(r.dir)
+		if err != nil || total <= r.opt.KeptBytes && free >= size/leastFree {
+			return err
+		}
+		if err := rundir.RemoveTree(k.dir); err != nil {
+			return err
+		}
+
+		total -= k.Size
+	}
+
+	return nil
+}
+
+// keptSources returns where the files of a rank are whose working directory is kept.
+func (r *Runtime) keptSources(run id.Run, n int) (MetricSources, error) {
+	missing := fault.New(fault.NotFound, "rank_not_found", "the folder of rank %d of run %s is not on this node any more",
+		n, run)
+	if _, _, ok := run.Split(); !ok || n < 0 { // it becomes part of a path
+		return MetricSources{}, missing
+	}
+
+	dir := filepath.Join(r.dir, rundir.KeptDir, rundir.RankName(run, n))
+
+	var rec rundir.Record
+	ok, err := rundir.ReadJSON(filepath.Join(dir, rundir.LaunchFile), &rec)
+	if err != nil {
+		return MetricSources{}, err
+	}
+	if !ok {
+		return MetricSources{}, missing
+	}
+
+	return MetricSources{
+		Work: filepath.Join(dir, rundir.WorkDir), Checkpoints: rec.Checkpoints(r.dir), Launch: rec.Launch,
+	}, nil
+}

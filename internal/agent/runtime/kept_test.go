@@ -1,0 +1,107 @@
+package runtime
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/clock"
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+)
+
+// laterClock is the wall clock, set forward.
+type laterClock struct {
+	clock.Wall
+	by atomic.Int64
+}
+
+func (c *laterClock) Now() time.Time { return c.Wall.Now().Add(time.Duration(c.by.Load())) }
+
+// forgotten is a run that has ended and was forgotten; its program wrote a file.
+func (y *yard) forgotten(content string) id.Run {
+	y.t.Helper()
+	run := y.script("printf %s '" + content + "' > result")
+	y.end(run)
+
+	if err := y.Forget(run, 0); err != nil {
+		y.t.Fatal(err)
+	}
+
+	return run
+}
+
+// keptResult returns the file of a forgotten run, "" if it is not kept.
+func (y *yard) keptResult(run id.Run) string {
+	y.t.Helper()
+	sources, err := y.MetricSources(run, 0)
+	if fault.KindOf(err) == fault.NotFound {
+		return ""
+	}
+	if err != nil {
+		y.t.Fatal(err)
+	}
+
+	text, err := os.ReadFile(filepath.Join(sources.Work, "result"))
+	if err != nil || sources.Launch.Command == "" {
+		y.t.Errorf("kept: %v, of %+v", err, sources.Launch)
+	}
+
+	return string(text)
+}
+
+func TestTheWorkingDirectoryOfAnEndedRunIsKeptForAWhile(t *testing.T) {
+	t.Parallel()
+	clk := &laterClock{}
+	y := newYard(t, func(o *Options) { o.Clock, o.KeepRuns, o.KeptBytes = clk, time.Hour, 1000 })
+
+	first := y.forgotten(strings.Repeat("a", 600))
+	if got := y.keptResult(first); len(got) != 600 {
+		t.Fatalf("kept %q", got)
+	}
+
+	entries, err := os.ReadDir(filepath.Join(y.dir, rundir.KeptDir, rundir.RankName(first, 0)))
+	if err != nil || len(entries) != 3 { // the record, the directory, and since when it is kept
+		t.Errorf("kept %v (%v)", entries, err)
+	}
+
+	// The oldest goes for one that does not fit beside it; one that never fits is not kept.
+	clk.by.Add(int64(time.Minute))
+	second := y.forgotten(strings.Repeat("b", 700))
+	huge := y.forgotten(strings.Repeat("c", 1001))
+
+	if y.keptResult(first) != "" || len(y.keptResult(second)) != 700 || y.keptResult(huge) != "" {
+		t.Errorf("first %q, second %q, huge %q", y.keptResult(first), y.keptResult(second), y.keptResult(huge))
+	}
+
+	// The next agent process finds it, and drops it when its time is over.
+	y.reopen()
+
+	if len(y.keptResult(second)) != 700 {
+		t.Error("a restart of the agent has removed it")
+	}
+
+	clk.by.Add(int64(2 * time.Hour))
+	y.pruneKept()
+
+	if got := y.keptResult(second); got != "" {
+		t.Errorf("after two hours there is %q", got)
+	}
+
+	if _, err := y.MetricSources("../../etc", 0); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("a run that is none: %v", err)
+	}
+}
+
+func TestNothingIsKeptUnlessItIsWanted(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+
+	if got := y.keptResult(y.forgotten("a")); got != "" {
+		t.Errorf("kept %q", got)
+	}
+}
