@@ -17,7 +17,7 @@ func TestTheLoginLineWorksOnOtherMachines(t *testing.T) {
 		want string
 	}{
 		"a host name":           {[]string{"--hosts", "yard.example.org,10.0.0.7"}, "https://yard.example.org:7443"},
-		"an address of its own": {[]string{"--advertise", "https://lb.example.org"}, "https://lb.example.org"},
+		"an address of its own": {[]string{"--advertise", "https://lb.example.org:443"}, "https://lb.example.org:443"},
 		"this machine only":     {nil, "https://127.0.0.1:7443"},
 	} {
 		c, err := read(t, nil, tt.args...)
