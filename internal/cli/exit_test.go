@@ -322,7 +322,7 @@ func TestCompletionOffersJobsThatCanBeChanged(t *testing.T) {
 
 		call := y.called()[0]
 		if !strings.Contains(strings.ReplaceAll(call, "state=", "states="), want) || strings.Contains(call, "succeeded") ||
-			strings.Contains(call, "paused") != (verb != "pause") {
+			strings.Contains(call, "paused") != (verb != "pause") || strings.Contains(call, "running") != (verb != "resume") {
 			t.Errorf("%s asks for %s", verb, call)
 		}
 	}

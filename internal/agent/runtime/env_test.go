@@ -55,6 +55,7 @@ func TestTheOperatorAddsVariables(t *testing.T) {
 
 	for name, want := range map[string]bool{
 		"MYLIB_PATH": true, "MYLIB_SECRET": false, "SITE_TOKEN": true, "OTHER": false, "TRAINYARD_TOKEN": false,
+		"TRAINYARD_DATA": false,
 	} {
 		if got := passes(name, more); got != want {
 			t.Errorf("%s reaches programs: %v, want %v", name, got, want)
