@@ -142,8 +142,9 @@ func TestABackupUnderARunningWriterIsConsistent(t *testing.T) {
 			}
 
 			state, err := open(t, file).Load(t.Context(), time.Time{})
-			if err != nil || uint64(len(state.Jobs)) != state.LastJob {
-				t.Errorf("copy %d has %d jobs and the last is %d: %v", i, len(state.Jobs), state.LastJob, err)
+			if err != nil || uint64(len(state.Jobs)) != state.LastJob || state.LastEvent != state.LastJob {
+				t.Errorf("copy %d has %d jobs, the last is %d and the last event %d: %v", i, len(state.Jobs), state.LastJob,
+					state.LastEvent, err)
 			}
 		}
 
