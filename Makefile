@@ -4,6 +4,9 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
+# A Go that scripts/setup-go.sh has fetched into the user's cache, because there was none.
+export PATH := $(or $(XDG_CACHE_HOME),$(or $(HOME),$(CURDIR)/build)/.cache)/trainyard/go/bin:$(PATH)
+
 # The newest release of the changelog; what is built between releases is named by git.
 RELEASE := $(shell sed -nE 's/^\#\# \[([0-9]+\.[0-9]+\.[0-9]+[^]]*)\].*/\1/p' CHANGELOG.md | head -n 1)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)

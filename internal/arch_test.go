@@ -96,6 +96,7 @@ var layers = []struct {
 			"internal/store",
 			"internal/store/*",
 			"internal/store/storetest/*",
+			"internal/backup",
 			"internal/blob",
 			"internal/blob/*",
 			"internal/logs",

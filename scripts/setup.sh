@@ -8,8 +8,8 @@
 #          (networks that tests break), and in CI Slurm
 #   check  + golangci-lint and govulncheck, built once into the user's cache, ruff and mypy
 #
-# As root on Debian or Ubuntu it installs packages by name; elsewhere it says what to
-# install. Without CI=true a missing part is a warning where the rest still works: tests
+# Go is fetched into the user's cache, without root (scripts/setup-go.sh). As root on Debian or Ubuntu it installs
+# packages by name; elsewhere it says what to install. Without CI=true a missing part is a warning where the rest still works: tests
 # that need it are skipped and say so. With CI=true it is an error.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -60,19 +60,18 @@ packages() {
   return "$code"
 }
 
+# need_go fetches Go into the user's cache where there is none, and lets what follows find it.
 need_go() {
-  local want
-  want=$(awk '$1 == "go" {print $2}' go.mod)
-  if ! command -v go >/dev/null; then
-    say "Go is missing: install Go $want or newer and put it on PATH"
-    exit 1
-  fi
+  local go
+  go=$(scripts/setup-go.sh)
+  PATH="$(dirname "$go"):$PATH"
+  export PATH
 }
 
 need_run() {
   [ -x build/trainyard ] || need_go # a binary that is there is enough
   command -v python3 >/dev/null || packages python3 || true
-  command -v python3 >/dev/null || missing python3 "the yard works, but most examples are Python programs"
+  command -v python3 >/dev/null || missing python3 "the yard works and trains an example in Go; most others are Python programs"
 }
 
 need_test() {

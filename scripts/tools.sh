@@ -5,8 +5,14 @@ GOLANGCI_LINT_VERSION=v2.11.4
 GOVULNCHECK_VERSION=v1.8.0
 VERSITYGW_VERSION=v1.8.0
 
+# cache_dir prints the user's cache. The Makefile has the same rule.
+cache_dir() { printf '%s/trainyard' "${XDG_CACHE_HOME:-${HOME:-$PWD/build}/.cache}"; }
+
+# go_home prints where a Go is that was fetched because there was none.
+go_home() { printf '%s/go' "$(cache_dir)"; }
+
 # tools_dir prints the folder for built tools. It is outside the clone, so that a fresh clone finds them.
-tools_dir() { printf '%s/trainyard/tools' "${XDG_CACHE_HOME:-${HOME:-$PWD/build}/.cache}"; }
+tools_dir() { printf '%s/tools' "$(cache_dir)"; }
 
 # golangci_lint prints where the linter is. The Go version is part of the name: a linter
 # built with an older Go cannot read sources for a newer one.

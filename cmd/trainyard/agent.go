@@ -177,7 +177,7 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 		NewRuntime: func(p runtime.Preparation) (agent.Runtime, error) {
 			return runtime.New(runtime.Options{
 				Dir: dir, Preparation: p, Log: log, Clock: clk, CRIU: c.criu, Python: c.probePython,
-				Users: users, MaxPIDs: c.maxPIDs, MaxDisk: job.Bytes(c.maxDisk),
+				Users: users, MaxPIDs: c.maxPIDs, MaxDisk: job.Bytes(c.maxDisk), PassEnv: c.passEnv,
 				KeepRuns: c.keepRuns, KeptBytes: job.Bytes(c.maxKept),
 			})
 		},

@@ -23,7 +23,7 @@ func openBlobs(ctx context.Context, c *config, log *slog.Logger) (blob.Store, er
 				WithField("--s3-endpoint, --s3-path-style")
 		}
 
-		return blob.OpenDir(cmp.Or(c.blobs, filepath.Join(c.data, "blobs")))
+		return blob.OpenDir(blobPath(c))
 	}
 
 	bucket, err := s3.ParseURL(c.blobs)
@@ -52,6 +52,9 @@ func openBlobs(ctx context.Context, c *config, log *slog.Logger) (blob.Store, er
 
 	return store, nil
 }
+
+// blobPath is the folder of the blobs, if they are in one.
+func blobPath(c *config) string { return cmp.Or(c.blobs, filepath.Join(c.data, blobFolder)) }
 
 // indirect is a bucket without its ability to sign requests.
 type indirect struct {

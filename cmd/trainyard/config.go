@@ -112,6 +112,7 @@ type config struct {
 	maxKept                              int64
 	keepRuns                             time.Duration
 	dataRoots, dataHosts                 []string
+	passEnv                              []string
 }
 
 func text(target func(c *config) *string) func(*config, string) error {
@@ -449,6 +450,7 @@ var agentSettings = append([]setting{
 	},
 	dataRootsSetting,
 	dataHostsSetting,
+	passEnvSetting,
 	{
 		"on-lease-end",
 		"",

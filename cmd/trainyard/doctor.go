@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	"trainyard/internal/agent"
 	"trainyard/internal/agent/doctor"
+	"trainyard/internal/agent/inventory"
 	"trainyard/internal/agent/metadata"
 	"trainyard/internal/agent/runtime/cgroup"
 	"trainyard/internal/auth"
@@ -25,6 +27,7 @@ import (
 	"trainyard/internal/clock"
 	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
 )
 
 func doctorCommand(env cli.Env) *cobra.Command {
@@ -38,7 +41,7 @@ func doctorCommand(env cli.Env) *cobra.Command {
 		Args:    cobra.NoArgs,
 		Long: `Check what isolates jobs on this machine from each other and from the yard, and what else makes jobs fail
 that can be known before: cgroups, namespaces, seccomp, the range of user ids, the cloud's metadata
-service, permissions of keys and data, disk, clock and the way to the server. Run it as the user of the
+service, permissions of keys and data, disk, clock, shell, GPUs and the way to the server. Run it as the user of the
 agent or the server, with the same settings. It changes nothing.
 
 The exit code is 1 if a check fails; warnings do not count.`,
@@ -81,6 +84,9 @@ func machineOf(c *config, clk clock.Clock) *doctor.System {
 		Metadata: metadata.Look,
 		Free:     diskspace.Free,
 		Synced:   clockSynced,
+		GPUs: func(ctx context.Context) ([]fleet.GPU, error) {
+			return lookAtGPUs(ctx, clk, c.fakeGPUs != "")
+		},
 		Server: func(ctx context.Context) (string, time.Duration, error) {
 			return reachServer(ctx, clk, filepath.Join(c.data, "agent"))
 		},
@@ -111,6 +117,21 @@ func showFindings(out *console.Console, list []doctor.Finding) error {
 	}
 
 	return &exit.Result{Code: exit.Error}
+}
+
+// lookAtGPUs asks the driver for the GPUs of this machine, without the agent's memory of their faults.
+func lookAtGPUs(ctx context.Context, clk clock.Clock, none bool) (_ []fleet.GPU, err error) {
+	dir, err := os.MkdirTemp("", "trainyard-doctor-")
+	if err != nil {
+		return nil, fmt.Errorf("look at the GPUs: %w", err)
+	}
+
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+
+	machine := inventory.Open(inventory.Options{DataDir: dir, Address: "none", NoGPUs: none, Clock: clk})
+	found, err := machine.Look(ctx, nil)
+
+	return found.Inventory.GPUs, errors.Join(append(found.Problems, err, machine.Close())...)
 }
 
 // clockSynced reports whether a time service keeps the machine's clock.

@@ -50,6 +50,11 @@ func rootCommand(env cli.Env) *cobra.Command {
 		doctorCommand(env), generateCommand())
 	root.AddCommand(simcli.Commands(env, policies())...)
 
+	names := cobra.FixedCompletions(policies().Names(), cobra.ShellCompDirectiveNoFileComp)
+	for _, cmd := range root.Commands() {
+		cli.CompleteFlag(cmd, "policy", names)
+	}
+
 	if offers, _, err := root.Find([]string{"offers"}); err == nil && offers != root {
 		offers.AddCommand(clouds.ImportCommand(env)) // it needs the providers, which only the wiring knows
 	}

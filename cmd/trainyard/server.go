@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -78,12 +79,8 @@ the file bootstrap-token of the data folder, which only the server's user can re
 			}
 
 			if s.bootstrap != "" {
-				if _, err := fmt.Fprintf(
-					env.Stdout,
-					"CA %s\n\nLog in as admin with the bootstrap token, which works once within %s:\n\n  trainyard login %s "+
-						"--token-file %s\n\n",
-					s.folders.ca.Hash(), job.Duration(bootstrapLife), s.url, s.bootstrap,
-				); err != nil {
+				text := firstLogin(s.folders.ca.Hash(), s.members.Self.Address, s.bootstrap)
+				if _, err := io.WriteString(env.Stdout, text); err != nil {
 					return errors.Join(err, s.stop())
 				}
 			}
@@ -98,6 +95,13 @@ the file bootstrap-token of the data folder, which only the server's user can re
 			"make a new bootstrap token for admin, to regain access; earlier ones end")
 
 	return cmd
+}
+
+// firstLogin says how the first admin logs in: at the address under which others reach the server, so that the line
+// works on their machines too.
+func firstLogin(caHash, address, tokenFile string) string {
+	return fmt.Sprintf("CA %s\n\nLog in as admin with the bootstrap token, which works once within %s:\n\n  trainyard login %s "+
+		"--token-file %s\n\n", caHash, job.Duration(bootstrapLife), address, tokenFile)
 }
 
 // running is a server that runs.
@@ -277,7 +281,7 @@ type folders struct {
 const markFile = "history.json"
 
 func openFolders(ctx context.Context, c *config, clk clock.Clock, log *slog.Logger) (folders, error) {
-	ca, err := auth.OpenCA(filepath.Join(c.data, "ca"), clk.Now())
+	ca, err := auth.OpenCA(filepath.Join(c.data, caFolder), clk.Now())
 	if err != nil {
 		return folders{}, err
 	}
@@ -295,7 +299,7 @@ func openOutput(ctx context.Context, c *config, log *slog.Logger) (f folders, er
 		return f, err
 	}
 
-	f.logDir = filepath.Join(c.data, "logs")
+	f.logDir = filepath.Join(c.data, logsFolder)
 	f.mark, err = history.OpenMark(filepath.Join(c.data, markFile), log)
 
 	return f, err
@@ -432,17 +436,21 @@ func openStore(ctx context.Context, c *config, clk clock.Clock, log *slog.Logger
 		return nil, "", err
 	}
 
-	kind := "sqlite"
-	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
-		kind = "postgres"
-	}
-
 	st, err := sqlstore.Open(ctx, url, sqlstore.Options{Clock: clk, Log: log, Timeouts: c.timeouts})
 	if err != nil {
 		return nil, "", fmt.Errorf("open store: %w", err)
 	}
 
-	return st, kind, nil
+	return st, storeKind(url), nil
+}
+
+// storeKind says what kind of store a URL stands for.
+func storeKind(url string) string {
+	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
+		return "postgres"
+	}
+
+	return "sqlite"
 }
 
 // storeURL is where the store is, with the password if that is in a file.

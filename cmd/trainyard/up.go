@@ -19,7 +19,9 @@ import (
 	"trainyard/internal/auth"
 	"trainyard/internal/cli"
 	"trainyard/internal/cli/contexts"
+	"trainyard/internal/clock"
 	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/tenant"
@@ -101,7 +103,8 @@ func up(ctx context.Context, c *config, env cli.Env, submit string) error {
 
 	say(env.Stderr, "The yard is up at %s\n", s.url)
 	s.warnOfOthers(ctx, env)
-	say(env.Stderr, "  data  %s\n  log   %s\n\n", c.data, filepath.Join(c.data, "yard.log"))
+	say(env.Stderr, "  data  %s\n  log   %s\n", c.data, filepath.Join(c.data, "yard.log"))
+	say(env.Stderr, "  node  %s\n\n", s.awaitNode(ctx, agentDone))
 
 	if submit != "" {
 		first := cli.New(env)
@@ -131,6 +134,51 @@ func up(ctx context.Context, c *config, env cli.Env, submit string) error {
 	stopAgent()
 
 	return errors.Join(err, <-agentDone, s.stop())
+}
+
+// joinPatience is how long up waits for the agent of its machine to join; looking at the hardware takes moments.
+const joinPatience = 10 * time.Second
+
+// awaitNode waits until the agent of this machine has joined and says so, so that whoever looks next finds a node.
+func (r *running) awaitNode(ctx context.Context, ended chan error) string {
+	patience, cancel := context.WithTimeout(ctx, joinPatience)
+	defer cancel()
+
+	for {
+		var nodes []yardmaster.NodeInfo
+		if err := r.current().Query(patience, func(y *yardmaster.Yard) { nodes = y.Nodes("", 1) }); err != nil {
+			r.log.Warn("cannot list the nodes", "error", err)
+		}
+
+		if len(nodes) > 0 {
+			return describeNode(&nodes[0].Node)
+		}
+
+		select {
+		case err := <-ended:
+			ended <- err // up reports it
+			return "the agent ended"
+		default:
+		}
+
+		if !clock.Sleep(patience, 20*time.Millisecond) {
+			return "joining: it still looks at the hardware of this machine"
+		}
+	}
+}
+
+// describeNode names a node, what it has, and what its agent still does.
+func describeNode(n *fleet.Node) string {
+	text := fmt.Sprintf("%s with %s CPUs", n.ID, n.Inventory.CPUs)
+	if gpus := n.Inventory.GPUs; len(gpus) > 0 {
+		text += " and " + humanize.GPUs(len(gpus), gpus[0].Model, gpus[0].Memory)
+	}
+
+	if n.Inventory.Activity != "" {
+		text += ", " + n.Inventory.Activity
+	}
+
+	return text
 }
 
 // warnOfOthers says that others have accounts in a yard whose jobs can do whatever its owner can.
@@ -187,8 +235,7 @@ func upLog(c *config) (*slog.Logger, func(), error) {
 	return c.logger(cli.Env{Stderr: f}), func() { _ = f.Close() }, nil
 }
 
-// startAgent starts the agent of this machine, with a join token made for it,
-// and waits until it has reported.
+// startAgent starts the agent of this machine, with a join token made for it.
 func startAgent(agentCtx, ctx context.Context, c *config, s *running, log *slog.Logger, done chan<- error) error {
 	secret, err := auth.Mint(tenant.JoinToken, rand.Reader, s.folders.ca.Hash())
 	if err != nil {

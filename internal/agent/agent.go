@@ -180,6 +180,7 @@ type Agent struct {
 	starting sync.Mutex          // held while a rank is given to the runtime
 	closing  bool                // nothing is started any more; guarded by starting
 	granted  *contact.Generation // of the newest grant, nil before the first one of this process; guarded by starting
+	probe    *probe              // that measures the GPUs now, nil if none does; guarded by starting
 
 	mu                    sync.Mutex
 	assignments           assignments
@@ -188,6 +189,7 @@ type Agent struct {
 	rankReports           []api.RankReport     // to report next
 	acknowledgedRanks     []api.RankReport     // what the server has acknowledged
 	latestScan            *inventory.Found     // newest inventory of the machine
+	activity              string               // what the agent does beside running jobs
 	scanGPUs              []int                // GPUs that were allocated to ranks at that scan
 	acknowledgedInventory *fleet.Inventory     // what the server has, nil before the first report
 	restream              func()               // ends the current stream so that a new one begins
@@ -336,7 +338,6 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 
 	a.noteInventory(found, nil)
 	a.noteProblem("inventory", errors.Join(found.Problems...))
-	a.probeGPUs(ctx)
 
 	if err := a.join(ctx); err != nil {
 		if !a.nodeLease.endedBy(err) && !a.nodeLease.expired() {
@@ -369,7 +370,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){a.reconcileLoop, a.streamLoop, a.reportLoop, a.inventoryLoop,
-		a.renewLoop, a.curvesLoop, a.sweepLoop, a.spotLoop} {
+		a.renewLoop, a.curvesLoop, a.sweepLoop, a.spotLoop, a.probeLoop} {
 		loops.Go(func() { loop(inner) })
 	}
 

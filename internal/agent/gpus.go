@@ -31,24 +31,110 @@ func checkProbe(probe string) error {
 	return nil
 }
 
-// probeGPUs finds out how fast the GPUs are, if that is not known. It is called
-// before the yard can give this machine anything to run, so that no run starts
-// meanwhile; GPUs on which an adopted run or anybody else works are left alone until
-// the agent starts again.
-func (a *Agent) probeGPUs(ctx context.Context) {
+// probe is a measurement of the GPUs that is under way.
+type probe struct {
+	cancel context.CancelFunc
+	done   chan struct{} // closed when it has left the GPUs
+}
+
+// probeLoop finds out how fast the GPUs are, if that is not known. The node takes jobs meanwhile: until then their speed
+// is that of the table of GPU models. Programs and a measurement would disturb each other, so a start ends the
+// measurement, and it begins again when no GPU is in use.
+func (a *Agent) probeLoop(ctx context.Context) {
 	if a.machine == nil || a.cfg.Probe == ProbeOff {
 		return
 	}
 
-	count, err := a.machine.Probe(ctx)
+	for !a.probeGPUs(ctx) {
+		if !clock.Sleep(ctx, a.cfg.InventoryEvery) {
+			return
+		}
+	}
+}
+
+// probeGPUs measures the GPUs, and reports whether that is done with. GPUs on which somebody outside the yard works are
+// left alone until the agent starts again.
+func (a *Agent) probeGPUs(ctx context.Context) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	p := &probe{cancel: cancel, done: make(chan struct{})}
+	if !a.beginProbe(p) {
+		return false
+	}
+
+	count, err := a.machine.Probe(ctx, func() { a.setActivity("measuring its GPUs") })
+
+	a.starting.Lock()
+	a.probe = nil
+	a.starting.Unlock()
+	close(p.done)
+	a.setActivity("")
+
+	if ctx.Err() != nil {
+		return false // a start has ended it
+	}
+
 	a.noteProblem("GPU probe", err)
 
-	if count == 0 {
+	if count > 0 {
+		a.log.Info("GPUs measured", "count", count)
+		a.refreshInventory(ctx)
+	}
+
+	return true
+}
+
+// beginProbe lets a measurement begin, unless a rank has GPUs or is about to get some.
+func (a *Agent) beginProbe(p *probe) bool {
+	a.starting.Lock()
+	defer a.starting.Unlock()
+
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	if !a.assignments.known || len(a.allocatedGPUs()) > 0 {
+		return false
+	}
+
+	for _, rank := range a.assignments.ranks {
+		if len(rank.Launch.GPUs) > 0 {
+			return false
+		}
+	}
+
+	a.probe = p
+
+	return true
+}
+
+// endProbe ends a measurement, so that a rank can have the GPUs. The caller holds starting.
+func (a *Agent) endProbe() {
+	p := a.probe
+	if p == nil {
 		return
 	}
 
-	a.log.Info("GPUs measured", "count", count)
-	a.refreshInventory(ctx)
+	p.cancel()
+	a.starting.Unlock()
+	<-p.done
+	a.starting.Lock()
+}
+
+// setActivity says what the agent does beside running jobs, for those who look at the node.
+func (a *Agent) setActivity(text string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	a.activity = text
+	if a.latestScan == nil || a.latestScan.Inventory.Activity == text {
+		return
+	}
+
+	found := *a.latestScan
+	found.Inventory.Activity = text
+	a.latestScan = &found
+	notify(a.reportSoon)
 }
 
 // inventoryLoop refreshes the inventory periodically and on request.
@@ -94,6 +180,7 @@ func (a *Agent) noteInventory(found inventory.Found, had []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
+	found.Inventory.Activity = a.activity
 	a.scanGPUs = append(had, a.allocatedGPUs()...)
 	if a.latestScan == nil || !reflect.DeepEqual(*a.latestScan, found) {
 		a.latestScan = &found

@@ -92,7 +92,9 @@ func TestGPUsFromJoiningToRelease(t *testing.T) {
 	)
 
 	launch(t, cfg)
-	y.await("the GPUs", func() bool { return y.newest() != nil && len(y.newest().GPUs) == 2 })
+	y.await("the GPUs", func() bool {
+		return y.newest() != nil && len(y.newest().GPUs) == 2 && y.newest().GPUs[1].Measured > 0
+	})
 	y.mu.Lock()
 	gpus := y.newest().GPUs
 	y.mu.Unlock()
@@ -150,6 +152,42 @@ func TestGPUsFromJoiningToRelease(t *testing.T) {
 	if got := y.newest().GPUs[1].Error; got == "" {
 		t.Error("an old release undid a new fault")
 	}
+}
+
+// A node joined only when its GPUs were measured, which took 8 seconds on an H200: up said that it was ready, and nodes
+// that there were none. Now the node says what it does, and its first job starts on the figure of the table.
+func TestTheFirstJobDoesNotWaitForTheProbe(t *testing.T) {
+	show := smi(t)
+	show(0, os.Getpid())
+	y, rt := newYard(t), newFakeRuntime()
+	cfg := config(t, y, rt)
+	cfg.Inventory, cfg.InventoryEvery = nil, 10*time.Millisecond
+	finish := filepath.Join(t.TempDir(), "finish")
+	cfg.ProbePython = filepath.Join(t.TempDir(), "python")
+	writeProgram(t, cfg.ProbePython, `while ! test -e `+finish+`; do sleep 0.02; done
+		echo '{"gpu": 0, "numbers": "bf16", "tflops": 250}'`)
+	launch(t, cfg)
+
+	measures := func() bool { return y.newest() != nil && y.newest().Activity == "measuring its GPUs" }
+	y.await("a node that measures its GPUs", func() bool {
+		return measures() && y.newest().GPUs[1].Measured == 0 && y.newest().GPUs[1].Peak == 312
+	})
+
+	first := assignment("j1.1")
+	first.Launch.GPUs = []int{1}
+	y.assign(first)
+	y.awaitState("j1.1", job.RunRunning)
+	y.await("the end of the measurement", func() bool { return !measures() })
+
+	// It begins again when the GPU is free.
+	if err := os.WriteFile(finish, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	rt.end("j1.1", 0)
+	y.awaitState("j1.1", job.RunEnded)
+	y.assign()
+	y.await("the measured speed", func() bool { return y.newest().GPUs[1].Measured == 250 && !measures() })
 }
 
 func TestProbeCanBeTurnedOff(t *testing.T) {

@@ -355,6 +355,10 @@ func (a *Agent) start(ctx context.Context, r rankState, tries map[key]int) error
 	a.starting.Lock()
 	defer a.starting.Unlock()
 
+	if len(want.Launch.GPUs) > 0 {
+		a.endProbe()
+	}
+
 	if a.closing || !a.mayStart(r.all.identity()) {
 		return nil // newer assignments, or the first grant of their server, make another round
 	}

@@ -223,6 +223,8 @@ type RankReport struct {
 	Restore *job.RestoreFailure `json:"restore,omitempty" doc:"checkpoint that could not be restored"`
 	// Suspension is what became of the orders to suspend the rank.
 	Suspension job.Suspension `json:"suspension,omitzero"`
+	// PassedEnv is left out by earlier agents.
+	PassedEnv string `json:"passed_env,omitempty" maxLength:"4000" doc:"names of the machine's variables that the program got, separated by spaces"`
 }
 
 // ReportReply tells the agent how long the server will wait for it.

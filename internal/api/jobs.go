@@ -122,6 +122,8 @@ type Rank struct {
 	Signal   string       `json:"signal,omitempty"`
 	Cause    job.Cause    `json:"cause,omitempty"`
 	Reason   string       `json:"reason,omitempty"`
+
+	PassedEnv []string `json:"passed_env,omitempty" doc:"names of the node's environment variables that the program got"`
 }
 
 // Why says why a job waits, or that it would start now.

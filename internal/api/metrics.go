@@ -40,6 +40,8 @@ type SeriesPoints struct {
 	Name   string        `json:"name" maxLength:"128"`
 	Source string        `json:"source" maxLength:"200" doc:"source of the metric"`
 	Points []MetricPoint `json:"points" maxItems:"20000"`
+	// NonFinite comes with the newest value that is no number: those before it are not sent.
+	NonFinite int `json:"non_finite,omitempty" minimum:"0" doc:"NaN or infinite values since the newest finite one"`
 }
 
 // MetricPoint is one value of a metric.

@@ -25,6 +25,7 @@ type Node struct {
 	State    string         `json:"state" enum:"running,idle,foreign,suspect,lost,removed,error" doc:"state of the node; foreign means in use by processes outside the yard"`
 	Since    time.Time      `json:"since" doc:"when it entered this state, if known"`
 	Reason   string         `json:"reason,omitempty"`
+	Activity string         `json:"activity,omitempty" doc:"what its agent does at present beside running jobs, such as measuring its GPUs"`
 	Cordoned bool           `json:"cordoned"`
 	Problem  *fleet.Problem `json:"problem,omitempty" doc:"what keeps new jobs off the node although its agent reports; its jobs continue"`
 	LastSeen *time.Time     `json:"last_seen,omitempty"`

@@ -19,6 +19,7 @@ type Option struct {
 	Latest   *time.Time `json:"latest,omitempty"`
 	Cost     float64    `json:"cost" doc:"estimated cost in dollars"`
 	CostMost float64    `json:"cost_most" doc:"estimated cost at the upper end of the prediction interval"`
+	Unpriced bool       `json:"unpriced,omitempty" doc:"what the nodes cost is unknown, and cost is 0"`
 	Basis    string     `json:"basis" doc:"basis of the estimate"`
 	Verdict  string     `json:"verdict" doc:"why this option is chosen or not"`
 }

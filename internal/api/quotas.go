@@ -57,6 +57,8 @@ type QuotaPage struct {
 	Quotas []Quota      `json:"quotas"`
 	Usage  []QuotaUsage `json:"usage"`
 	Next   string       `json:"next,omitempty"`
+
+	NoTariff bool `json:"no_tariff,omitempty" doc:"the server has no tariff: what local and reserved nodes cost is unknown, not 0"`
 }
 
 // Quotas returns one page of quotas, and what is used of them.

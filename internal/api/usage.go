@@ -30,6 +30,8 @@ type UsageReport struct {
 	Group []string   `json:"group"`
 	Rows  []UsageRow `json:"rows" doc:"rows sorted by key"`
 	Total Amounts    `json:"total"`
+
+	NoTariff bool `json:"no_tariff,omitempty" doc:"the server has no tariff: what local and reserved nodes cost is unknown, not 0"`
 }
 
 // UsageRow is one row of a usage report.
@@ -49,6 +51,8 @@ type Usage struct {
 	OnDemandBy []Provisioned `json:"on_demand_by_researcher" doc:"on-demand nodes created, their time and cost, by researcher"`
 	Unused     []Unused      `json:"unused" doc:"capacity available but not used, by class and account"`
 	Trend      []Trend       `json:"trend" doc:"usage and cost by hour or day"`
+
+	NoTariff bool `json:"no_tariff,omitempty" doc:"the server has no tariff: what local and reserved nodes cost is unknown, not 0"`
 }
 
 // UseRate is how much of a node, or of all nodes of a class, was used.

@@ -26,6 +26,16 @@ func PinnedTLS(caPEM []byte) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: poolOf(ca)}, nil
 }
 
+// PinnedHash returns the hash of a CA that a client has pinned, in the form that FetchCA takes.
+func PinnedHash(caPEM []byte) (string, error) {
+	ca, err := parseCACert(caPEM)
+	if err != nil {
+		return "", err
+	}
+
+	return HashOf(ca), nil
+}
+
 // parseCACert parses the CA certificate that a client pins.
 func parseCACert(caPEM []byte) (*x509.Certificate, error) {
 	parts, err := parseBundle(caPEM)
@@ -56,7 +66,7 @@ func FetchCA(ctx context.Context, addr, wantHash string) (caPEM []byte, hash str
 	wantHash = strings.ToLower(wantHash)
 	if wantHash != "" && !isHash(wantHash) {
 		return nil, "", fault.New(fault.Invalid, "ca_hash_invalid", "the CA hash must be %d hexadecimal digits", hashLen).
-			WithRemedy("copy it from the server's first output or from the token")
+			WithRemedy("copy it from the output of trainyard tokens create, or of the server's first start")
 	}
 
 	chain, err := presentedChain(ctx, addr, host)

@@ -221,7 +221,8 @@ func refusal(t *tenant.Token, code, what string) error {
 
 	switch t.Kind {
 	case tenant.AccessToken:
-		remedy = "create a new one with trainyard tokens create"
+		remedy = "log in again with a token from an admin: trainyard tokens create --login --owner " + string(t.Owner) +
+			"; an admin without one makes it on the server's machine: trainyard server --new-bootstrap-token"
 	case tenant.JoinToken:
 		remedy = "ask an admin for a new join token"
 	case tenant.BootstrapToken:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -341,4 +342,20 @@ func FuzzParse(f *testing.F) {
 			t.Fatal("the secret shows, or the id is no name")
 		}
 	})
+}
+
+// Who is locked out cannot create a token, so the remedy names what others can do (newcomer 18).
+func TestTheRemedyForAnEndedTokenIsPossible(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	s := mint(t, tenant.AccessToken)
+	rec := record(s, tenant.AccessToken, now)
+	rec.Owner, rec.Expires = "ada", now
+
+	var f *fault.Error
+	if err := auth.Matches(&rec, parse(t, s.Text), now); !errors.As(err, &f) ||
+		!strings.Contains(f.Remedy, "tokens create --login --owner ada") ||
+		!strings.Contains(f.Remedy, "--new-bootstrap-token") {
+		t.Errorf("the remedy is %q", f.Remedy)
+	}
 }

@@ -39,9 +39,9 @@ var (
 	_ Local = (*Dir)(nil)
 )
 
-// unfinished is the folder of files that are being written. All are in one, so
-// that a start need not look through everything for what a crash left.
-const unfinished = ".unfinished"
+// Unfinished is the folder of files that are being written. All are in one, so
+// that a start need not look through everything for what a crash left, and a backup can leave it out.
+const Unfinished = ".unfinished"
 
 // OpenDir opens a folder as a blob store and makes it if it is not there. What
 // a crash left half written is removed.
@@ -49,10 +49,10 @@ func OpenDir(root string) (*Dir, error) { return OpenDirOn(atomicfile.OS{}, root
 
 // OpenDirOn opens a folder of a disk other than that of this machine; it is for tests.
 func OpenDirOn(disk atomicfile.Disk, root string) (*Dir, error) {
-	if err := os.RemoveAll(filepath.Join(root, unfinished)); err != nil {
+	if err := os.RemoveAll(filepath.Join(root, Unfinished)); err != nil {
 		return nil, fmt.Errorf("clean blob folder: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Join(root, unfinished), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(root, Unfinished), 0o700); err != nil {
 		return nil, fmt.Errorf("create blob folder: %w", err)
 	}
 	if err := disk.SyncDir(filepath.Dir(root)); err != nil {
@@ -64,7 +64,7 @@ func OpenDirOn(disk atomicfile.Disk, root string) (*Dir, error) {
 		return nil, fmt.Errorf("open blob folder: %w", err)
 	}
 
-	return newDir(disk, absolute, filepath.Join(absolute, unfinished)), nil
+	return newDir(disk, absolute, filepath.Join(absolute, Unfinished)), nil
 }
 
 func newDir(disk atomicfile.Disk, root, temp string) *Dir {
@@ -79,7 +79,7 @@ func (d *Dir) path(name string) (string, error) {
 		return "", err
 	}
 
-	if first, _, _ := strings.Cut(name, "/"); first == unfinished {
+	if first, _, _ := strings.Cut(name, "/"); first == Unfinished {
 		return "", fault.New(fault.Invalid, "blob_name", "blob name %q is reserved", name)
 	}
 
@@ -228,7 +228,7 @@ func (d *Dir) Stat(_ context.Context, name string) (Info, error) {
 // missing answers for a blob that was not found. It is NotFound only if the folder is there: when its volume is not
 // mounted every blob looks removed, and checkpoints would be taken for lost.
 func (d *Dir) missing(name string) error {
-	if _, err := os.Stat(filepath.Join(d.root, unfinished)); err != nil {
+	if _, err := os.Stat(filepath.Join(d.root, Unfinished)); err != nil {
 		return d.unavailable("look for", name, err)
 	}
 
@@ -269,8 +269,8 @@ func (d *Dir) Delete(ctx context.Context, name string) error {
 func (d *Dir) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		err := CheckPrefix(prefix)
-		if err == nil && strings.HasPrefix(prefix, unfinished+"/") {
-			_, err = d.path(unfinished)
+		if err == nil && strings.HasPrefix(prefix, Unfinished+"/") {
+			_, err = d.path(Unfinished)
 		}
 
 		if err == nil {
@@ -313,7 +313,7 @@ func (d *Dir) walk(ctx context.Context, folder, prefix string, visit func(Info) 
 		name := path.Join(folder, e.Name())
 		if e.IsDir() {
 			inside := name + "/"
-			if name == unfinished || !strings.HasPrefix(inside, prefix) && !strings.HasPrefix(prefix, inside) {
+			if name == Unfinished || !strings.HasPrefix(inside, prefix) && !strings.HasPrefix(prefix, inside) {
 				continue
 			}
 			if err := d.walk(ctx, name, prefix, visit); err != nil {

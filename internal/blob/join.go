@@ -22,7 +22,7 @@ func JoinDir(root, owner string) (*Dir, string, error) {
 		return nil, "", fmt.Errorf("join blob folder: %q is not the name of a file", owner)
 	}
 
-	info, err := os.Stat(filepath.Join(root, unfinished))
+	info, err := os.Stat(filepath.Join(root, Unfinished))
 	if err != nil {
 		return nil, "", fmt.Errorf("join blob folder: %w", err)
 	}
@@ -32,7 +32,7 @@ func JoinDir(root, owner string) (*Dir, string, error) {
 		return nil, "", fmt.Errorf("join blob folder: %s belongs to another user", root)
 	}
 
-	temp := filepath.Join(root, unfinished, owner)
+	temp := filepath.Join(root, Unfinished, owner)
 	if err := os.RemoveAll(temp); err != nil {
 		return nil, "", fmt.Errorf("join blob folder: %w", err)
 	}
@@ -55,7 +55,7 @@ func JoinDir(root, owner string) (*Dir, string, error) {
 
 // Leave removes what JoinDir has made.
 func (d *Dir) Leave() error {
-	if d.temp == filepath.Join(d.root, unfinished) {
+	if d.temp == filepath.Join(d.root, Unfinished) {
 		return nil // it is not one that was joined
 	}
 
@@ -72,7 +72,7 @@ func (d *Dir) Sees(nonce string) bool {
 		return false
 	}
 
-	made, err := os.ReadFile(filepath.Join(d.root, unfinished, filepath.FromSlash(nonce)))
+	made, err := os.ReadFile(filepath.Join(d.root, Unfinished, filepath.FromSlash(nonce)))
 	machine, machineErr := os.ReadFile(bootID)
 
 	return err == nil && machineErr == nil && bytes.Equal(made, machine)

@@ -31,7 +31,7 @@ func (a *app) changeCommand(c jobChange) *cobra.Command {
 		Example: fmt.Sprintf("  trainyard %s j7\n  trainyard %s $(trainyard jobs -q --name sweep)",
 			c.verb, c.verb),
 		Args:              exit.Args(1, 0, "job"),
-		ValidArgsFunction: a.completeJobs,
+		ValidArgsFunction: a.completeJobsIn(changeable(c.verb)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.doChange(cmd.Context(), c, args)
 		},

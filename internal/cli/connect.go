@@ -35,6 +35,21 @@ func (a *app) connect() (*api.Client, error) {
 	return client, nil
 }
 
+// pinnedHash returns the hash of the CA that is pinned for the yard that was chosen, "" if none is.
+func (a *app) pinnedHash() (string, error) {
+	file, err := a.logins()
+	if err != nil {
+		return "", err
+	}
+
+	c, err := file.Choose(a.context, a.Getenv)
+	if err != nil || c.CA == "" {
+		return "", err
+	}
+
+	return auth.PinnedHash([]byte(c.CA))
+}
+
 // open returns a client for a yard. Without a pinned CA the machine's own authorities count.
 func open(c contexts.Context) (*api.Client, error) {
 	var config *tls.Config

@@ -20,7 +20,8 @@ for one command with --context.`,
 
 	use := &cobra.Command{
 		Use: "use NAME", Short: "Make a login the current one", Args: exit.Args(1, 1, "login"),
-		Example: "  trainyard context use lab",
+		ValidArgsFunction: a.completeContexts,
+		Example:           "  trainyard context use lab",
 		RunE: func(_ *cobra.Command, args []string) error {
 			file, err := a.logins()
 			if err != nil {

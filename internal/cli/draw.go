@@ -9,13 +9,17 @@ import (
 	"trainyard/internal/cli/table"
 )
 
-// hours writes seconds as hours.
+// hours writes seconds as hours: "0", "0.010", "1.5", "123.5K". What three decimals would show as nothing is "<0.001".
 func hours(seconds float64) string {
 	h := seconds / time.Hour.Seconds()
 	switch size := math.Abs(h); {
+	case size == 0:
+		return "0"
 	case size >= 10_000:
 		return table.Amount(h)
-	case size > 0 && size < 0.1:
+	case size < 0.0005:
+		return "<0.001"
+	case size < 0.1:
 		return strconv.FormatFloat(h, 'f', 3, 64)
 	}
 

@@ -13,7 +13,8 @@ func TestAmountsAreWrittenForPeople(t *testing.T) {
 	for got, want := range map[string]string{
 		hours(5400):                    "1.5",
 		hours(-7200):                   "-2.0",
-		hours(36) + " " + hours(0):     "0.010 0.0",
+		hours(36) + " " + hours(0):     "0.010 0",
+		hours(1):                       "<0.001", // it was "0.000" (newcomer 35)
 		hours(3600 * 123456):           "123.5K",
 		bar(0):                         "····················",
 		bar(0.5):                       "██████████··········",

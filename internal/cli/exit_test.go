@@ -307,6 +307,27 @@ func TestAccountsAndNodesAreChangedAsAsked(t *testing.T) {
 	}
 }
 
+// pause and resume offered jobs that had ended.
+func TestCompletionOffersJobsThatCanBeChanged(t *testing.T) {
+	t.Parallel()
+
+	for verb, want := range map[string]string{
+		"resume": "states=paused", "pause": "states=pending&states=starting", "cancel": "states=pending&states=starting",
+	} {
+		y := full(t)
+		p := newPerson(t).at(t, y)
+		if code := p.types(t.Context(), "__complete", verb, "j"); code != exit.OK {
+			t.Fatalf("%s: exit code %d: %s", verb, code, p.stderr)
+		}
+
+		call := y.called()[0]
+		if !strings.Contains(strings.ReplaceAll(call, "state=", "states="), want) || strings.Contains(call, "succeeded") ||
+			strings.Contains(call, "paused") != (verb != "pause") || strings.Contains(call, "running") != (verb != "resume") {
+			t.Errorf("%s asks for %s", verb, call)
+		}
+	}
+}
+
 func TestHelpAndCompletionWork(t *testing.T) {
 	t.Parallel()
 	y := full(t)
@@ -317,6 +338,12 @@ func TestHelpAndCompletionWork(t *testing.T) {
 		{[]string{"completion", "bash"}, "bash completion V2 for trainyard"},
 		{[]string{"__complete", "logs", "j"}, "j7\tRUNNING resnet50"},
 		{[]string{"__complete", "jobs", "-o", ""}, "yaml"},
+		{[]string{"__complete", "cordon", "b"}, "box1\t"},
+		{[]string{"__complete", "nodes", "clear-error", "b"}, "box1\t"},
+		{[]string{"__complete", "jobs", "--node", ""}, "box1\t"},
+		{[]string{"__complete", "jobs", "--state", "r"}, "running\n"},
+		{[]string{"__complete", "--context", ""}, "\tada at https://"},
+		{[]string{"__complete", "context", "use", ""}, "\tada at https://"},
 		{nil, "Submit a job file with submit"},
 		{[]string{"--version"}, "trainyard 1.2.3\n"},
 	} {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -328,7 +327,27 @@ func (a *app) jobRuns(runs []api.Run, now time.Time) error {
 		return err
 	}
 
-	return t.Write(a.Stdout)
+	if err := t.Write(a.Stdout); err != nil {
+		return err
+	}
+
+	return a.passedEnv(&runs[0])
+}
+
+// passedEnv says which settings of its node a run got, if any.
+func (a *app) passedEnv(r *api.Run) error {
+	for _, k := range r.Ranks {
+		if len(k.PassedEnv) == 0 {
+			continue
+		}
+
+		_, err := fmt.Fprintf(a.Stdout, "\nVariables of node %s that %s got: %s\n", k.Node, r.ID,
+			table.Plain(strings.Join(k.PassedEnv, ", ")))
+
+		return err
+	}
+
+	return nil
 }
 
 // jobOutputs says which output files of a job are kept.
@@ -406,31 +425,4 @@ func (a *app) nextForJob(j api.Job) {
 			fmt.Sprintf("trainyard cancel %s       cancel it", j.ID),
 		)
 	}
-}
-
-// completeJobs suggests ids of jobs that have not ended to the shell.
-func (a *app) completeJobs(cmd *cobra.Command, _ []string, start string) ([]string, cobra.ShellCompDirective) {
-	client, err := a.connect()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-
-	defer client.Close()
-
-	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
-	defer cancel()
-
-	page, err := client.Jobs(ctx, api.JobFilter{Page: api.Page{Limit: 100}})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-
-	var words []string
-	for _, j := range page.Jobs {
-		if strings.HasPrefix(string(j.ID), start) {
-			words = append(words, cobra.CompletionWithDesc(string(j.ID), table.Plain(string(j.Status)+" "+j.Name)))
-		}
-	}
-
-	return words, cobra.ShellCompDirectiveNoFileComp
 }

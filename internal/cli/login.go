@@ -26,9 +26,10 @@ func (a *app) login() *cobra.Command {
 The token comes from --token-file, from the variable TRAINYARD_TOKEN or from a
 prompt; "--token -" reads it from standard input. Do not put the token itself on
 the command line, where other users of the machine see it. The server's CA is
-pinned: a bootstrap token carries its hash; for an access token compare the hash
-that is shown with the one that the server printed at its first start, or give it
-with --ca-hash. Later calls accept no other CA.`,
+pinned: a token of tokens create --login and a bootstrap token carry its hash; an
+access token does not, so give the hash with --ca-hash, or compare the one that is
+shown. It is in the login line that trainyard tokens create printed, and in what
+trainyard whoami shows to those who are logged in. Later calls accept no other CA.`,
 		Example: `  trainyard login https://yard.example.org:7443 --token-file bootstrap-token
   trainyard login yard.example.org --ca-hash 5f0c... --name lab < token.txt
   trainyard --context lab jobs`,
@@ -168,12 +169,13 @@ func (a *app) pin(ctx context.Context, server, tokenHash, flagHash, known string
 
 	if !a.OnTerminal(a.Stdin) || !a.OnTerminal(a.Stderr) {
 		return nil, "", fault.New(fault.Denied, "ca_unknown", "cannot verify the server at %s: unknown CA %s", server, hash).
-			WithRemedy("log in with a token that carries its fingerprint, or compare the hash with the one the server "+
-				"printed at its first start and use: --ca-hash %s", hash)
+			WithRemedy("use the whole login line that trainyard tokens create printed, or compare the hash with what "+
+				"trainyard whoami shows to somebody who is logged in and use: --ca-hash %s", hash)
 	}
 
 	a.Note(
-		"The server at %s is not known yet. Its CA has the hash\n\n  %s\n\nThe server printed it at its first start.",
+		"The server at %s is not known yet. Its CA has the hash\n\n  %s\n\nIt is in the login line that trainyard tokens "+
+			"create printed, and in trainyard whoami of anybody who is logged in.",
 		u.Host,
 		hash,
 	)

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -302,5 +303,39 @@ func TestOthersReadingTheTokensAreWarnedOf(t *testing.T) {
 
 	if code := p.types(t.Context(), "context"); code != exit.OK || !strings.Contains(p.stderr.String(), "chmod 600") {
 		t.Errorf("exit code %d: %s", code, p.stderr)
+	}
+}
+
+// An access token does not carry the hash of the CA, so the line that tokens create prints does, and whoami shows it
+// to whom a newcomer asks (newcomer 18).
+func TestTheLoginLineOfANewTokenIsWhole(t *testing.T) {
+	t.Parallel()
+	y := openYard(t)
+	kind := tenant.AccessToken
+	y.mux.HandleFunc("POST /api/v1/tokens", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, http.StatusOK, api.NewToken{Token: api.Token{ID: "x", Kind: kind, Owner: "ben", Expires: now}, Text: "secret"})
+	})
+
+	p := newPerson(t).at(t, y)
+	p.terminal = true
+
+	line := "trainyard login " + y.URL + " --ca-hash " + y.ca.Hash()
+	if code := p.types(t.Context(), "tokens", "create", "--owner", "ben"); code != exit.OK ||
+		!strings.Contains(p.stderr.String(), line) {
+		t.Errorf("exit code %d, stderr lacks %q: %s", code, line, p.stderr)
+	}
+
+	kind = tenant.BootstrapToken // it carries the hash
+	p = newPerson(t).at(t, y)
+	p.terminal = true
+
+	if code := p.types(t.Context(), "tokens", "create", "--login", "--owner", "ben"); code != exit.OK ||
+		!strings.Contains(p.stderr.String(), "trainyard login "+y.URL) || strings.Contains(p.stderr.String(), "--ca-hash") {
+		t.Errorf("a login token: exit code %d: %s", code, p.stderr)
+	}
+
+	p = newPerson(t).at(t, y)
+	if code := p.types(t.Context(), "whoami"); code != exit.OK || !strings.Contains(p.stdout.String(), y.ca.Hash()) {
+		t.Errorf("whoami does not show the CA: %d %s", code, p.stdout)
 	}
 }

@@ -102,7 +102,7 @@ func (a *app) nodeTable(nodes []api.Node) *table.Table {
 				Text: string(n.ID),
 			},
 			{Text: string(n.Class)},
-			{Text: state, Color: nodeColor(state)},
+			{Text: withActivity(n, state), Color: nodeColor(state)},
 			{Text: humanize.Ago(n.Since, now)},
 			{Text: gpuKinds(n)},
 			{
@@ -178,6 +178,15 @@ func nodeState(n *api.Node) string {
 	}
 
 	return "cordoned"
+}
+
+// withActivity adds to the state of a node what its agent does beside running jobs.
+func withActivity(n *api.Node, state string) string {
+	if n.Activity == "" {
+		return state
+	}
+
+	return state + " (" + n.Activity + ")"
 }
 
 func nodeColor(state string) table.Color {

@@ -47,6 +47,7 @@ func (a *app) allQuotas(ctx context.Context, c *api.Client) (api.QuotaPage, erro
 	var err error
 	all.Usage, err = collect(func(p api.Page) ([]api.QuotaUsage, string, error) {
 		page, err := c.Quotas(ctx, p)
+		all.NoTariff = page.NoTariff
 		all.Quotas = append(all.Quotas, page.Quotas...)
 		return page.Usage, page.Next, err
 	})
@@ -63,7 +64,7 @@ func (a *app) listQuotas(ctx context.Context, c *api.Client) error {
 	return a.Show(all, nil, func() error {
 		t := a.NewTable("SUBJECT", "GPUS", "NODES", "COST", "GPU-HOURS", "PERIOD", "WHEN EXCEEDED", "OUTLOOK")
 		for i := range all.Usage {
-			a.quotaUsageRow(t, &all.Usage[i])
+			a.quotaUsageRow(t, &all.Usage[i], moneyWriter(all.NoTariff))
 		}
 
 		for i := range all.Quotas {
@@ -81,15 +82,18 @@ func (a *app) listQuotas(ctx context.Context, c *api.Client) error {
 func eachQuotaRow(t *table.Table, q *api.Quota) {
 	t.Row(q.Subject, countOrNone(q.GPUs), countOrNone(q.Nodes),
 		orNone(q.Budget > 0, humanize.Dollars(q.Budget.Amount())),
-		orNone(q.GPUHours > 0, table.Amount(q.GPUHours)),
+		orNone(q.GPUHours > 0, gpuHours(q.GPUHours)),
 		"each "+string(q.Period), string(q.OnExceeded),
 		"for each "+strings.TrimPrefix(q.Subject, "each/")+" without a quota of its own")
 }
 
+// gpuHours writes GPU-hours as reports of usage do, whole ones without a decimal.
+func gpuHours(h float64) string { return strings.TrimSuffix(hours(h*time.Hour.Seconds()), ".0") }
+
 func countOrNone(n int) string { return orNone(n > 0, strconv.Itoa(n)) }
 
 // quotaUsageRow adds the row of one user or project.
-func (a *app) quotaUsageRow(t *table.Table, u *api.QuotaUsage) {
+func (a *app) quotaUsageRow(t *table.Table, u *api.QuotaUsage, money func(float64) string) {
 	now := a.Clock.Now()
 	gpus := strconv.FormatFloat(u.GPUs, 'f', -1, 64)
 	nodes := strconv.Itoa(u.Nodes)
@@ -119,10 +123,19 @@ func (a *app) quotaUsageRow(t *table.Table, u *api.QuotaUsage) {
 	text, color := outlook(u, now)
 	t.Cells(
 		table.Cell{Text: u.Subject}, table.Cell{Text: gpus}, table.Cell{Text: nodes},
-		table.Cell{Text: periodUsage(&u.Cost, humanize.Dollars)}, table.Cell{Text: periodUsage(&u.GPUHours, table.Amount)},
+		table.Cell{Text: costUsage(&u.Cost, money)}, table.Cell{Text: periodUsage(&u.GPUHours, gpuHours)},
 		table.Cell{Text: period + ", ends " + humanize.Ago(u.Ends, now)},
 		table.Cell{Text: onExceeded}, table.Cell{Text: text, Color: color},
 	)
+}
+
+// costUsage writes what was spent of a budget. With a budget even nothing is a figure.
+func costUsage(u *api.PeriodUsage, money func(float64) string) string {
+	if u.Limit > 0 {
+		money = humanize.Dollars
+	}
+
+	return periodUsage(u, money)
 }
 
 // periodUsage writes what was used of a limit.
@@ -220,9 +233,47 @@ func (a *app) doSetQuota(cmd *cobra.Command, c *api.Client, subject string, in *
 	}
 
 	return a.Show(q, nil, func() error {
-		_, err := fmt.Fprintln(a.Stdout, quotaText(&q))
-		return err
+		if _, err := fmt.Fprintln(a.Stdout, quotaText(&q)); err != nil {
+			return err
+		}
+
+		if at < 0 {
+			a.noteReplaced(&q, all.Quotas)
+		}
+
+		return nil
 	})
+}
+
+// noteReplaced says which limits of the quota for everyone do not apply any more to a subject that got its own.
+func (a *app) noteReplaced(own *api.Quota, all []api.Quota) {
+	kind, _, _ := strings.Cut(own.Subject, "/")
+	at := slices.IndexFunc(all, func(q api.Quota) bool { return q.Subject == "each/"+kind })
+	if at < 0 {
+		return
+	}
+
+	each := all[at]
+	if own.GPUs > 0 {
+		each.GPUs = 0
+	}
+
+	if own.Nodes > 0 {
+		each.Nodes = 0
+	}
+
+	if own.Budget > 0 {
+		each.Budget = 0
+	}
+
+	if own.GPUHours > 0 {
+		each.GPUHours = 0
+	}
+
+	if parts := quotaLimits(&each); len(parts) > 0 {
+		a.Note("note: %s has a quota of its own now, so %s does not apply to it any more (%s); set these too to keep them",
+			own.Subject, each.Subject, strings.Join(parts, ", "))
+	}
 }
 
 // apply changes what flags were given for.
@@ -301,6 +352,16 @@ func parseShare(text string) (float64, error) {
 
 // quotaText writes a quota in one line.
 func quotaText(q *api.Quota) string {
+	text := q.Subject + ": " + strings.Join(quotaLimits(q), ", ")
+	if q.Budget > 0 || q.GPUHours > 0 {
+		text += fmt.Sprintf("; warning at %s, when exceeded: %s", humanize.Percent(q.WarnAt), q.OnExceeded)
+	}
+
+	return text
+}
+
+// quotaLimits writes each limit of a quota.
+func quotaLimits(q *api.Quota) []string {
 	var parts []string
 
 	if q.GPUs > 0 {
@@ -321,15 +382,10 @@ func quotaText(q *api.Quota) string {
 	}
 
 	if q.GPUHours > 0 {
-		parts = append(parts, table.Amount(q.GPUHours)+" GPU-hours per "+string(q.Period))
+		parts = append(parts, gpuHours(q.GPUHours)+" GPU-hours per "+string(q.Period))
 	}
 
-	text := q.Subject + ": " + strings.Join(parts, ", ")
-	if q.Budget > 0 || q.GPUHours > 0 {
-		text += fmt.Sprintf("; warning at %s, when exceeded: %s", humanize.Percent(q.WarnAt), q.OnExceeded)
-	}
-
-	return text
+	return parts
 }
 
 func (a *app) removeQuota() *cobra.Command {

@@ -648,6 +648,68 @@ func TestEmptyBooksSayWhatToDo(t *testing.T) {
 	}
 }
 
+// "$0.00" where no tariff was given reads as free (newcomer, missing list 16).
+func TestWithoutATariffCostsAreUnknownNotNothing(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	u := someUsage()
+	u.NoTariff = true
+
+	for i := range u.Trend {
+		u.Trend[i].Cost = 0
+	}
+
+	for i := range u.Own {
+		u.Own[i].Cost = 0
+	}
+
+	y.answer("GET /api/v1/usage", u)
+	y.answer("GET /api/v1/usage/report", api.UsageReport{
+		NoTariff: true, Group: []string{"class"}, Total: api.Amounts{NodeSeconds: 3600},
+		Rows: []api.UsageRow{{Keys: []string{"local"}, Amounts: api.Amounts{NodeSeconds: 3600}}},
+	})
+	y.answer("GET /api/v1/quotas", api.QuotaPage{NoTariff: true, Usage: []api.QuotaUsage{{Subject: "user/ada", Ends: now}}})
+
+	for _, command := range []string{"usage", "usage --by class", "quota"} {
+		p := newPerson(t).at(t, y)
+		if code := p.types(t.Context(), strings.Fields(command)...); code != exit.OK ||
+			strings.Contains(p.stdout.String(), "$0.00") {
+			t.Errorf("%s: exit code %d:\n%s", command, code, p.stdout)
+		}
+
+		if said := strings.Contains(p.stderr.String(), "--tariff"); said != strings.HasPrefix(command, "usage") {
+			t.Errorf("%s says of the tariff: %s", command, p.stderr)
+		}
+	}
+}
+
+// A quota of one's own replaces the quota for everyone with all that it limits, which was not said (newcomer 34).
+func TestAQuotaOfOnesOwnSaysWhatItReplaces(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	own := api.Quota{Subject: "user/ada", QuotaRequest: api.QuotaRequest{Budget: 500_000_000, Period: tenant.Month}}
+	each := api.Quota{Subject: "each/user", QuotaRequest: api.QuotaRequest{GPUs: 8, Budget: 10_000_000, Period: tenant.Month}}
+	known := []api.Quota{each}
+	y.mux.HandleFunc("GET /api/v1/quotas", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, http.StatusOK, api.QuotaPage{Quotas: known})
+	})
+	y.answer("PUT /api/v1/quotas/user/ada", own)
+
+	p := newPerson(t).at(t, y)
+	if code := p.types(t.Context(), "quota", "set", "user/ada", "--budget", "500"); code != exit.OK ||
+		!strings.Contains(p.stderr.String(), "each/user does not apply to it any more (8 GPUs at once)") {
+		t.Errorf("exit code %d: %s", code, p.stderr)
+	}
+
+	known = append(known, own)
+	p = newPerson(t).at(t, y)
+
+	if code := p.types(t.Context(), "quota", "set", "user/ada", "--budget", "500"); code != exit.OK ||
+		p.stderr.String() != "" {
+		t.Errorf("a change of it: exit code %d: %s", code, p.stderr)
+	}
+}
+
 func TestAnAnswerOfNoReturnsNothing(t *testing.T) {
 	t.Parallel()
 	y := withBooks(t)

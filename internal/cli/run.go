@@ -14,9 +14,10 @@ func (a *app) run() *cobra.Command {
 		Use:   "run [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command as a job and follow it",
 		Long: `Run a command as a job, without a job file. Several words are run as they are; a
-single one is a shell command line. Nothing is uploaded unless --workdir names a
-directory. Otherwise as submit: the plan is shown, the output is followed, Ctrl-C stops
-following and the job keeps running.`,
+single one is a shell command line, which bash -e runs: the first command that fails
+ends the job. Nothing is uploaded unless --workdir names a directory. Otherwise as
+submit: the plan is shown, the output is followed, Ctrl-C stops following and the job
+keeps running.`,
 		Example: `  trainyard run -- hostname
   trainyard run --gpus 1 --workdir . -- python train.py --lr 0.1
   trainyard run --gpu A100:80GB --gpus 8 -d -n big -- 'torchrun train.py | tee out.txt'`,

@@ -216,11 +216,6 @@ func (a *app) plan(w io.Writer, plan api.SubmitReply) error {
 	now := a.Clock.Now()
 
 	for i, p := range plan.Plan {
-		name := p.Name
-		if name == "" {
-			name = "#" + strconv.Itoa(i+1)
-		}
-
 		fits := table.Cell{Text: fmt.Sprintf("%s: %s", humanize.Count(p.FitCount, "node"), nodeList(p.Fits))}
 		if p.FitCount == 0 {
 			fits = table.Cell{Text: "no node now", Color: table.Yellow}
@@ -238,7 +233,7 @@ func (a *app) plan(w io.Writer, plan api.SubmitReply) error {
 			}
 		}
 
-		t.Cells(table.Cell{Text: name}, table.Cell{Text: p.Resources}, fits, start)
+		t.Cells(table.Cell{Text: jobTitle(&p, i)}, table.Cell{Text: p.Resources}, fits, start)
 	}
 
 	if err := t.Write(w); err != nil {
@@ -246,7 +241,14 @@ func (a *app) plan(w io.Writer, plan api.SubmitReply) error {
 	}
 
 	for i := range plan.Plan {
-		if err := a.options(w, &plan.Plan[i]); err != nil {
+		p := plan.Plan[i]
+		if len(plan.Plan) > 1 {
+			p.Name = jobTitle(&p, i)
+		} else {
+			p.Name = ""
+		}
+
+		if err := a.options(w, &p); err != nil {
 			return err
 		}
 	}
@@ -254,7 +256,16 @@ func (a *app) plan(w io.Writer, plan api.SubmitReply) error {
 	return nil
 }
 
-// options shows the ways to run a job, the one that would be taken first.
+// jobTitle names a job of a plan: by its name, or by its place in the file.
+func jobTitle(p *api.PlannedJob, at int) string {
+	if p.Name != "" {
+		return p.Name
+	}
+
+	return "#" + strconv.Itoa(at+1)
+}
+
+// options shows the ways to run a job, the one that would be taken first. Of several jobs of a file each has its name.
 func (a *app) options(w io.Writer, p *api.PlannedJob) error {
 	if len(p.Options) == 0 {
 		return nil
@@ -283,7 +294,10 @@ func (a *app) options(w io.Writer, p *api.PlannedJob) error {
 		}
 
 		cost := humanize.Dollars(o.Cost)
-		if o.CostMost > o.Cost*1.005 {
+		switch {
+		case o.Unpriced:
+			cost = "" // it is not free: nobody said what the node costs
+		case o.CostMost > o.Cost*1.005:
 			cost += " (up to " + humanize.Dollars(o.CostMost) + ")"
 		}
 
@@ -298,7 +312,12 @@ func (a *app) options(w io.Writer, p *api.PlannedJob) error {
 		)
 	}
 
-	if _, err := fmt.Fprintf(w, "\nOptions (times based on %s):\n", p.Options[0].Basis); err != nil {
+	title := "Options"
+	if p.Name != "" {
+		title += " for " + table.Plain(p.Name)
+	}
+
+	if _, err := fmt.Fprintf(w, "\n%s (times based on %s):\n", title, p.Options[0].Basis); err != nil {
 		return err
 	}
 

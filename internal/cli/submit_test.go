@@ -455,3 +455,75 @@ func TestValidateTellsAllFiles(t *testing.T) {
 		t.Errorf("standard input: exit code %d", code)
 	}
 }
+
+// The options of a pipeline's jobs were blocks without names (newcomer 15).
+func TestTheOptionsOfSeveralJobsHaveTheirNames(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	option := api.Option{What: "box1", Class: "local", Unpriced: true, Basis: "your expect", Verdict: "chosen"}
+	plan := []api.PlannedJob{
+		{Name: "prepare", FitCount: 1, Fits: []id.Node{"box1"}, Options: []api.Option{option}},
+		{FitCount: 1, Fits: []id.Node{"box1"}, Options: []api.Option{option}},
+		{Name: "evaluate", FitCount: 1, Fits: []id.Node{"box1"}, Why: &api.Why{Blocker: "needs", Sentence: "starts after train"}},
+	}
+	y.mux.HandleFunc("POST /api/v1/jobs", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, http.StatusOK, api.SubmitReply{Plan: plan})
+	})
+
+	path := write(t, t.TempDir(), "job.yaml", "run: hostname\n")
+	p := newPerson(t).at(t, y)
+
+	if code := p.types(t.Context(), "submit", path, "--dry-run"); code != exit.OK {
+		t.Fatalf("exit code %d: %s", code, p.stderr)
+	}
+
+	for _, want := range []string{"\nOptions for prepare (", "\nOptions for #2 (", "starts after train"} {
+		if !strings.Contains(p.stdout.String(), want) {
+			t.Errorf("the plan lacks %q:\n%s", want, p.stdout)
+		}
+	}
+
+	if strings.Contains(p.stdout.String(), "$0.00") {
+		t.Errorf("nodes without a price look free:\n%s", p.stdout)
+	}
+
+	plan = plan[:1]
+	p = newPerson(t).at(t, y)
+
+	if code := p.types(t.Context(), "submit", path, "--dry-run"); code != exit.OK ||
+		!strings.Contains(p.stdout.String(), "\nOptions (") {
+		t.Errorf("a single job: exit code %d:\n%s", code, p.stdout)
+	}
+}
+
+func TestInitWritesAJobFileForTheFolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "train.py", "import torch\nmodel.cuda()\n")
+	file := filepath.Join(dir, "job.yaml")
+
+	p := newPerson(t)
+	p.terminal = true
+
+	if code := p.types(t.Context(), "init", file); code != exit.OK ||
+		p.stdout.String() != "Wrote "+file+": runs python3 train.py with 1 GPU.\n" ||
+		!strings.Contains(p.stderr.String(), "trainyard submit "+file+" --dry-run") {
+		t.Errorf("exit code %d: %s%s", code, p.stdout, p.stderr)
+	}
+
+	p = newPerson(t)
+	if code := p.types(t.Context(), "validate", file); code != exit.OK {
+		t.Errorf("what it wrote is not valid: exit code %d: %s%s", code, p.stdout, p.stderr)
+	}
+
+	write(t, dir, "job.yaml", "mine")
+	p = newPerson(t)
+
+	if code := p.types(t.Context(), "init", file); code != exit.Refused || !strings.Contains(p.stderr.String(), "already exists") {
+		t.Errorf("exit code %d: %s", code, p.stderr)
+	}
+
+	if text, err := os.ReadFile(file); err != nil || string(text) != "mine" {
+		t.Errorf("the file that was there is %q, %v", text, err)
+	}
+}

@@ -203,11 +203,32 @@ func (a *app) doCreateToken(ctx context.Context, client *api.Client, request api
 		if made.Kind == tenant.JoinToken {
 			a.Next(fmt.Sprintf("trainyard agent join %s --token -     on the machine; it reads the token", client.Base()))
 		} else {
-			a.Next(fmt.Sprintf("trainyard login %s     it asks for the token", client.Base()))
+			line, err := a.loginLine(client, made.Kind)
+			if err != nil {
+				return err
+			}
+
+			a.Next(line + "     it asks for the token")
 		}
 
 		return nil
 	})
+}
+
+// loginLine is the whole command with which somebody logs in with a new token. An access token does not carry the hash
+// of the server's CA, so the line does.
+func (a *app) loginLine(client *api.Client, kind tenant.TokenKind) (string, error) {
+	line := "trainyard login " + client.Base()
+	if kind != tenant.AccessToken {
+		return line, nil
+	}
+
+	hash, err := a.pinnedHash()
+	if err != nil || hash == "" {
+		return line, err
+	}
+
+	return line + " --ca-hash " + hash, nil
 }
 
 func (a *app) revokeToken() *cobra.Command {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -98,11 +99,12 @@ func (a *app) usageText(u *api.Usage) error {
 		return nil
 	}
 
-	gpu, money := make([]float64, len(u.Trend)), make([]float64, len(u.Trend))
+	gpu, spent := make([]float64, len(u.Trend)), make([]float64, len(u.Trend))
+	money := moneyWriter(u.NoTariff)
 
 	gpuSeconds, cost := 0.0, 0.0
 	for i, t := range u.Trend {
-		gpu[i], money[i] = t.GPUSeconds, t.Cost
+		gpu[i], spent[i] = t.GPUSeconds, t.Cost
 		gpuSeconds, cost = gpuSeconds+t.GPUSeconds, cost+t.Cost
 	}
 
@@ -112,8 +114,8 @@ func (a *app) usageText(u *api.Usage) error {
 		a.period(u.From, u.To),
 		spark(gpu),
 		hours(gpuSeconds),
-		spark(money),
-		humanize.Dollars(cost),
+		spark(spent),
+		cmp.Or(money(cost), "unknown"),
 	); err != nil {
 		return err
 	}
@@ -127,11 +129,11 @@ func (a *app) usageText(u *api.Usage) error {
 		{"On-demand nodes: creations, time, cost",
 			a.provisioned(u.OnDemand, "OFFER", func(h *api.Provisioned) string { return orAll(h.Offer) }),
 			"none were provisioned"},
-		{"Time on local and reserved nodes, by researcher", a.own(u.Own), "none"},
+		{"Time on local and reserved nodes, by researcher", a.own(u.Own, money), "none"},
 		{"On-demand nodes: creations, time, cost, by researcher",
 			a.provisioned(u.OnDemandBy, "RESEARCHER", func(h *api.Provisioned) string { return orYard(h.Researcher) }),
 			"none were provisioned"},
-		{"Paid for but not used", a.unused(u.Unused), "none"},
+		{"Paid for but not used", a.unused(u.Unused, money), "none"},
 	} {
 		if _, err := fmt.Fprintf(a.Stdout, "\n%s\n", group.title); err != nil {
 			return err
@@ -150,7 +152,27 @@ func (a *app) usageText(u *api.Usage) error {
 		}
 	}
 
+	a.noteTariff(u.NoTariff)
+
 	return nil
+}
+
+// moneyWriter returns how costs are written: without a tariff, nothing was not spent but is not known, and is left out.
+func moneyWriter(noTariff bool) func(float64) string {
+	return func(amount float64) string {
+		if noTariff && amount == 0 {
+			return ""
+		}
+
+		return humanize.Dollars(amount)
+	}
+}
+
+// noteTariff says why costs are missing.
+func (a *app) noteTariff(missing bool) {
+	if missing {
+		a.Note("The server has no tariff, so what local and reserved nodes cost is not known; an admin sets it with --tariff.")
+	}
 }
 
 func orAll(name string) string {
@@ -223,19 +245,19 @@ func (a *app) provisioned(list []api.Provisioned, head string, name func(*api.Pr
 	return t
 }
 
-func (a *app) own(list []api.OwnTime) *table.Table {
+func (a *app) own(list []api.OwnTime, money func(float64) string) *table.Table {
 	t := a.NewTable("RESEARCHER", "CLASS", "NODE-HOURS", "GPU-HOURS", "COST")
 	for _, x := range list {
-		t.Row(orYard(x.Researcher), string(x.Class), hours(x.NodeSeconds), hours(x.GPUSeconds), humanize.Dollars(x.Cost))
+		t.Row(orYard(x.Researcher), string(x.Class), hours(x.NodeSeconds), hours(x.GPUSeconds), money(x.Cost))
 	}
 
 	return t
 }
 
-func (a *app) unused(list []api.Unused) *table.Table {
+func (a *app) unused(list []api.Unused, money func(float64) string) *table.Table {
 	t := a.NewTable("CLASS", "WHY", "NODE-HOURS", "GPU-HOURS", "COST")
 	for _, x := range list {
-		t.Row(string(x.Class), x.Account, hours(x.NodeSeconds), hours(x.GPUSeconds), humanize.Dollars(x.Cost))
+		t.Row(string(x.Class), x.Account, hours(x.NodeSeconds), hours(x.GPUSeconds), money(x.Cost))
 	}
 
 	return t

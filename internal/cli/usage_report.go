@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"trainyard/internal/api"
-	"trainyard/internal/humanize"
 )
 
 // usageReport shows usage grouped by the keys of --by.
@@ -27,9 +26,10 @@ func (a *app) usageReportTable(b *api.UsageReport) error {
 	}
 
 	t := a.NewTable(append(head, "NODE-HOURS", "GPU-HOURS", "NODE COST", "ENERGY COST", "KWH", "COST")...)
+	money := moneyWriter(b.NoTariff)
 	add := func(keys []string, m *api.Amounts) {
-		t.Row(append(append([]string{}, keys...), hours(m.NodeSeconds), hours(m.GPUSeconds), humanize.Dollars(m.NodeCost),
-			humanize.Dollars(m.EnergyCost), strconv.FormatFloat(m.Energy, 'f', 2, 64), humanize.Dollars(m.Cost))...)
+		t.Row(append(append([]string{}, keys...), hours(m.NodeSeconds), hours(m.GPUSeconds), money(m.NodeCost),
+			money(m.EnergyCost), strconv.FormatFloat(m.Energy, 'f', 2, 64), money(m.Cost))...)
 	}
 
 	for i := range b.Rows {
@@ -55,6 +55,12 @@ func (a *app) usageReportTable(b *api.UsageReport) error {
 		}
 	}
 
-	return a.WriteTable(t, "no usage "+a.period(b.From, b.To),
-		"trainyard usage --last all       since the beginning", "trainyard nodes                  list the nodes")
+	if err := a.WriteTable(t, "no usage "+a.period(b.From, b.To),
+		"trainyard usage --last all       since the beginning", "trainyard nodes                  list the nodes"); err != nil {
+		return err
+	}
+
+	a.noteTariff(b.NoTariff && len(b.Rows) > 0)
+
+	return nil
 }

@@ -25,6 +25,7 @@ type checkedJob struct {
 	Line     int      `json:"line"`
 	Required []string `json:"required_env,omitempty"`
 	Notes    []string `json:"notes,omitempty"`
+	NotesAt  []int    `json:"note_lines,omitempty"` // the line of each note
 }
 
 func (a *app) validate() *cobra.Command {
@@ -83,7 +84,12 @@ func (a *app) checkOne(path string) (checkedFile, error) {
 
 	checked.Valid = true
 	for _, e := range file.Jobs {
-		checked.Jobs = append(checked.Jobs, checkedJob{e.Spec.Name, e.Line, e.Required, e.Notes})
+		j := checkedJob{Name: e.Spec.Name, Line: e.Line, Required: e.Required}
+		for _, n := range e.Notes {
+			j.Notes, j.NotesAt = append(j.Notes, n.Text), append(j.NotesAt, n.Line)
+		}
+
+		checked.Jobs = append(checked.Jobs, j)
 	}
 
 	return checked, nil
@@ -101,8 +107,8 @@ func (a *app) showChecked(files []checkedFile) error {
 				_, _ = fmt.Fprintf(&out, "%s:%d: takes from your environment: %s\n", f.File, j.Line, strings.Join(j.Required, ", "))
 			}
 
-			for _, n := range j.Notes {
-				_, _ = fmt.Fprintf(&out, "%s:%d: note: %s\n", f.File, j.Line, table.Plain(n))
+			for i, n := range j.Notes {
+				_, _ = fmt.Fprintf(&out, "%s:%d: note: %s\n", f.File, j.NotesAt[i], table.Plain(n))
 			}
 		}
 

@@ -26,10 +26,16 @@ func (a *app) whoami() *cobra.Command {
 				return err
 			}
 
+			ca, err := a.pinnedHash()
+			if err != nil {
+				return err
+			}
+
 			return a.Show(who, nil, func() error {
 				now := a.Clock.Now()
 				return a.Pairs("User", string(who.User), "Role", string(who.Role), "Scope", string(who.Scope),
-					"Token", fmt.Sprintf("%s, expires %s", who.Token, humanize.Ago(who.Expires, now)), "Server", client.Base())
+					"Token", fmt.Sprintf("%s, expires %s", who.Token, humanize.Ago(who.Expires, now)), "Server", client.Base(),
+					"CA", ca)
 			})
 		},
 	}

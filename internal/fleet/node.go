@@ -161,6 +161,8 @@ type Inventory struct {
 	// Metadata says whether jobs can reach the metadata service of the cloud: "blocked", or why it is not; "" from an
 	// agent of an earlier version.
 	Metadata string `json:"metadata,omitempty"`
+	// Activity is what its agent does at present beside running jobs, such as measuring GPUs; "" for nothing.
+	Activity string `json:"activity,omitempty" maxLength:"200"`
 	// Problem keeps new jobs off the node; nil if there is none.
 	Problem *Problem `json:"problem,omitempty"`
 	// Snapshots says which snapshots of programs the node can take; nil if its agent does not know.

@@ -223,7 +223,7 @@ func Date(at, now time.Time) string {
 	return at.Format("Jan 2")
 }
 
-// Ago writes how long before now a time was, in one unit: "2 hours ago", "in 5 minutes", "now". A
+// Ago writes how long before now a time was, in one unit and rounded: "2 hours ago", "in 5 minutes", "now". A
 // time that is not known is "".
 func Ago(at, now time.Time) string {
 	if at.IsZero() {
@@ -243,15 +243,20 @@ func Ago(at, now time.Time) string {
 
 func oneUnit(d time.Duration) string {
 	for _, unit := range []struct {
-		name string
-		size time.Duration
-	}{{"day", 24 * time.Hour}, {"hour", time.Hour}, {"minute", time.Minute}} {
-		if n := d / unit.size; n >= 1 {
-			return Count(int(n), unit.name)
+		name          string
+		size, smaller time.Duration
+	}{
+		{"day", 24 * time.Hour, time.Hour},
+		{"hour", time.Hour, time.Minute},
+		{"minute", time.Minute, time.Second},
+	} {
+		// What the smaller unit would round up to one of this is written in this: 59 minutes and 40 seconds are "1 hour".
+		if d.Round(unit.smaller) >= unit.size {
+			return Count(int(d.Round(unit.size)/unit.size), unit.name)
 		}
 	}
 
-	return Count(int(d/time.Second), "second")
+	return Count(int(d.Round(time.Second)/time.Second), "second")
 }
 
 // Duration writes a length of time in its two largest units: "1h30m", "2d4h", "12s",

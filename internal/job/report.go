@@ -29,6 +29,8 @@ type RankReport struct {
 	Restore *RestoreFailure
 	// Suspension is zero for a rank that was never to be suspended.
 	Suspension Suspension
+	// PassedEnv names the variables of the machine that the program got, separated by spaces.
+	PassedEnv string
 }
 
 // RestoreFailure says which checkpoint could not be restored.
@@ -82,14 +84,14 @@ func (rep *RankReport) Take(k *Rank, now time.Time) RankStep {
 
 	switch rep.State {
 	case RunPreparing:
-		k.State, k.Reason = RunPreparing, rep.Reason
+		k.State, k.Reason, k.PassedEnv = RunPreparing, rep.Reason, rep.PassedEnv
 		return RankPreparing
 	case RunRunning, RunStopping:
 		if rep.State == RunStopping && rep.Started.IsZero() {
 			return RankUnchanged // stopped before it began: its end will be reported
 		}
 
-		k.State, k.Started, k.Reason = RunRunning, rep.Started, rep.Reason
+		k.State, k.Started, k.Reason, k.PassedEnv = RunRunning, rep.Started, rep.Reason, rep.PassedEnv
 		if k.Started.IsZero() {
 			k.Started = now
 		}
@@ -114,6 +116,10 @@ func (rep *RankReport) End(k *Rank, now time.Time) {
 	k.Reason = rep.Reason
 	k.Signalled = rep.Signalled
 	k.Needed = rep.Needed
+	if rep.PassedEnv != "" {
+		k.PassedEnv = rep.PassedEnv
+	}
+
 	if k.Ended.IsZero() {
 		k.Ended = now
 	}

@@ -65,6 +65,7 @@ type Series struct {
 	NonFinite      int     `json:"non_finite,omitempty"`       // NaN or infinite values since the last finite one
 	NonFiniteTotal int     `json:"non_finite_total,omitempty"` // over all runs
 	NonFiniteAt    float64 `json:"non_finite_at,omitempty"`    // time of the newest
+	NonFiniteStep  float64 `json:"non_finite_step,omitempty"`  // step of the newest
 	Count          int     `json:"count"`                      // points, including those removed by downsampling
 }
 
@@ -86,7 +87,7 @@ func (s *Series) SetSource(epoch int, source string) {
 
 	if epoch == s.Epoch && s.Source != "" {
 		s.Points = s.Points[:s.find(s.From)]
-		s.From, s.NonFinite, s.NonFiniteAt = math.MaxFloat64, 0, 0
+		s.From, s.NonFinite, s.NonFiniteAt, s.NonFiniteStep = math.MaxFloat64, 0, 0, 0
 	}
 
 	s.Source = source
@@ -107,13 +108,16 @@ func (s *Series) Add(epoch int, p Point) Outcome {
 		s.From = math.MaxFloat64
 		s.NonFinite = 0
 		s.NonFiniteAt = 0
+		s.NonFiniteStep = 0
 	}
 
 	if math.IsNaN(p.Value) || math.IsInf(p.Value, 0) {
-		if p.At > s.NonFiniteAt { // else it is a repetition
+		// Several lines may be written at the same time; whatever is not later is a repetition.
+		if p.At > s.NonFiniteAt || p.At == s.NonFiniteAt && p.Step > s.NonFiniteStep {
 			s.NonFinite++
 			s.NonFiniteTotal++
 			s.NonFiniteAt = p.At
+			s.NonFiniteStep = p.Step
 		}
 
 		return NonFinite
@@ -146,6 +150,17 @@ func (s *Series) Add(epoch int, p Point) Outcome {
 	}
 
 	return outcome
+}
+
+// CountNonFinite raises the number of values that were no numbers to what the source of the series has counted since
+// its last number: of many it sends the newest only.
+func (s *Series) CountNonFinite(epoch, counted int) {
+	if epoch != s.Epoch || counted <= s.NonFinite {
+		return
+	}
+
+	s.NonFiniteTotal += counted - s.NonFinite
+	s.NonFinite = counted
 }
 
 // rewind makes step the first of the run: what earlier runs did from there on is done again.

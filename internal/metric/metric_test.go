@@ -95,6 +95,28 @@ func TestValuesThatAreNoNumbersAreCountedOnce(t *testing.T) {
 	}
 }
 
+// Of 33 values that were no numbers 16 were counted: those of the same time as the one before, and those that the
+// agent did not send, were left out (newcomer 24).
+func TestEveryValueThatIsNoNumberCounts(t *testing.T) {
+	t.Parallel()
+	s := added(1, at(1, 10))
+	s.Add(1, Point{2, 20, math.NaN()})
+	s.Add(1, Point{3, 20, math.NaN()}) // printed in the same moment
+	s.Add(1, Point{2, 20, math.NaN()}) // told again
+
+	if s.NonFinite != 2 || s.NonFiniteTotal != 2 {
+		t.Errorf("two of one moment count %d, %d in all", s.NonFinite, s.NonFiniteTotal)
+	}
+
+	s.CountNonFinite(1, 33)
+	s.CountNonFinite(1, 5) // an earlier report
+	s.CountNonFinite(2, 99)
+
+	if s.NonFinite != 33 || s.NonFiniteTotal != 33 {
+		t.Errorf("of 33 that the agent counted: %d, %d in all", s.NonFinite, s.NonFiniteTotal)
+	}
+}
+
 func TestAnotherSourceBeginsTheRunAnew(t *testing.T) {
 	t.Parallel()
 	s := &Series{}

@@ -174,11 +174,11 @@ func TestAlertsTellOnce(t *testing.T) {
 		{"four fifths", spend(0.5), []string{"near warn: ann has used $32.49 of $40.00 this month (81 %); resets on Dec 1"}},
 		{"a little more", spend(0.5), nil},
 		{"all of it", spend(7.13), []string{
-			"used_up stop: ann has used $40.12 of $40.00 this month; running jobs checkpoint and stop, new jobs stay queued; resets on Dec 1; an admin can raise it: trainyard quota set user/ann --money $60"}},
+			"used_up stop: ann has used $40.12 of $40.00 this month; running jobs checkpoint and stop, new jobs stay queued; resets on Dec 1; an admin can raise it: trainyard quota set user/ann --budget 60"}},
 		{"more than all", spend(1), nil},
 		{"other numbers are changed", put(func(l *tenant.Quota) { l.GPUs = 3 }), nil},
 		{"at the limit something else is done", put(func(l *tenant.Quota) { l.OnExceeded = tenant.ExceededDowngrade }), []string{
-			"used_up downgrade: ann has used $41.12 of $40.00 this month; jobs on on-demand nodes (GPUs: 1) checkpoint and move to local or reserved nodes; resets on Dec 1; an admin can raise it: trainyard quota set user/ann --money $60"}},
+			"used_up downgrade: ann has used $41.12 of $40.00 this month; jobs on on-demand nodes (GPUs: 1) checkpoint and move to local or reserved nodes; resets on Dec 1; an admin can raise it: trainyard quota set user/ann --budget 60"}},
 		{"the job ends", func() { b.Use(now, jobOf("j1"), fleet.OnDemand, -1, -1) }, nil},
 		{"the limit is raised a little", put(func(l *tenant.Quota) {
 			l.Budget = 45 * dollar
@@ -187,19 +187,19 @@ func TestAlertsTellOnce(t *testing.T) {
 			"free warn: ann has used $41.12 of $45.00 this month; ann may continue",
 			"near warn: ann has used $41.12 of $45.00 this month (91 %); resets on Dec 1"}},
 		{"it is used up again", spend(3.88), []string{
-			"used_up ask: ann has used $45.00 of $45.00 this month; running jobs continue, new jobs stay queued; resets on Dec 1; an admin can raise it: trainyard quota set user/ann --money $68"}},
+			"used_up ask: ann has used $45.00 of $45.00 this month; running jobs continue, new jobs stay queued; resets on Dec 1; an admin can raise it: trainyard quota set user/ann --budget 68"}},
 		{"a correction", spend(-1), []string{"free warn: ann has used $44.00 of $45.00 this month; ann may continue"}},
 		{"and once more", spend(1), []string{
-			"used_up ask: ann has used $45.00 of $45.00 this month; running jobs continue, new jobs stay queued; resets on Dec 1; an admin can raise it: trainyard quota set user/ann --money $68"}},
+			"used_up ask: ann has used $45.00 of $45.00 this month; running jobs continue, new jobs stay queued; resets on Dec 1; an admin can raise it: trainyard quota set user/ann --budget 68"}},
 		{"a new month", func() { now = time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC) }, []string{"free warn: ann may continue: a new month has begun, $0.00 of $45.00 used"}},
 		{"all at once", func() {
 			now = now.Add(time.Hour)
 			spend(50)()
 		}, []string{
-			"used_up ask: ann has used $50.00 of $45.00 this month; running jobs continue, new jobs stay queued; resets on Jan 1 2027; an admin can raise it: trainyard quota set user/ann --money $68"}},
+			"used_up ask: ann has used $50.00 of $45.00 this month; running jobs continue, new jobs stay queued; resets on Jan 1 2027; an admin can raise it: trainyard quota set user/ann --budget 68"}},
 		{"the limit only warns", put(func(l *tenant.Quota) { l.OnExceeded = tenant.ExceededWarn }), []string{
 			"free warn: ann has used $50.00 of $45.00 this month; ann may continue: the quota only warns now",
-			"used_up warn: ann has used $50.00 of $45.00 this month; jobs continue; resets on Jan 1 2027; an admin can raise it: trainyard quota set user/ann --money $68"}},
+			"used_up warn: ann has used $50.00 of $45.00 this month; jobs continue; resets on Jan 1 2027; an admin can raise it: trainyard quota set user/ann --budget 68"}},
 		{"a new year, and nothing was held", func() { now = now.AddDate(0, 1, 0) }, nil}, // 1 Jan
 		{"GPU-hours too", put(func(l *tenant.Quota) {
 			l.GPUHours = 2

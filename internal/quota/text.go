@@ -239,7 +239,8 @@ func raiseHint(s tenant.Subject, m measure, used, limit int64) string {
 
 	flag := "--gpu-hours " + number(target)
 	if m == dollars {
-		flag = "--money " + job.Money(math.Round(target*micro)).String()
+		// Without the dollar sign, which a shell would take for the name of a variable.
+		flag = "--budget " + strings.TrimPrefix(job.Money(math.Round(target*micro)).String(), "$")
 	}
 
 	return "an admin can raise it: trainyard quota set " + s.String() + " " + flag

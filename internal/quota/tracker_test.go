@@ -321,12 +321,12 @@ func TestHoldIsASentence(t *testing.T) {
 		"money by month": {
 			limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar}}, cost: 40.12,
 			want: "ann has used $40.12 of $40.00 this month; resets on Dec 1; an admin can raise it: trainyard quota set " +
-				"user/ann --money $60",
+				"user/ann --budget 60",
 		},
 		"exactly used up": {
 			limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar, OnExceeded: tenant.ExceededStop}}, cost: 40,
 			want: "ann has used $40.00 of $40.00 this month; resets on Dec 1; an admin can raise it: trainyard quota set " +
-				"user/ann --money $60",
+				"user/ann --budget 60",
 		},
 		"a cent is left":       {limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar}}, cost: 39.99},
 		"a soft limit":         {limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar, OnExceeded: tenant.ExceededWarn}}, cost: 400},
@@ -339,19 +339,19 @@ func TestHoldIsASentence(t *testing.T) {
 		"a project's, by day": {
 			limits: []tenant.Quota{{Subject: vision, Budget: dollar / 20, Period: tenant.Day}}, cost: 0.0612,
 			want: "project vision has used $0.06 of $0.05 today; resets on Nov 16; an admin can raise it: trainyard quota " +
-				"set project/vision --money $0.075",
+				"set project/vision --budget 0.075",
 		},
 		"the next year is named": {
 			limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar}}, now: time.Date(2026, 12, 31, 23, 59, 59, 0, time.UTC),
 			cost: 50,
 			want: "ann has used $50.00 of $40.00 this month; resets on Jan 1 2027; an admin can raise it: trainyard quota " +
-				"set user/ann --money $60",
+				"set user/ann --budget 60",
 		},
 		"and for the whole of a week in which it begins": {
 			limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar, Period: tenant.Week}},
 			now:    time.Date(2026, 12, 28, 12, 0, 0, 0, time.UTC), cost: 50,
 			want: "ann has used $50.00 of $40.00 this week; resets on Jan 4 2027; an admin can raise it: trainyard quota set " +
-				"user/ann --money $60",
+				"user/ann --budget 60",
 		},
 		"of two the one that lasts longer": {
 			limits: []tenant.Quota{{Subject: ann, Budget: 40 * dollar, Period: tenant.Day}, {Subject: vision, GPUHours: 1}},

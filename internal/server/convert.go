@@ -180,6 +180,8 @@ func toRun(r *job.Run) api.Run {
 			Signal: k.Signal,
 			Cause:  k.Cause,
 			Reason: k.Reason,
+
+			PassedEnv: strings.Fields(k.PassedEnv),
 		}
 
 		if k.State == job.RunEnded {

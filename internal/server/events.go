@@ -51,7 +51,7 @@ func (s *Server) eventRoutes() {
 
 type eventInput struct {
 	Paging
-	Kind  string `query:"kind" maxLength:"60" doc:"only events of this kind, or of all kinds below it: job includes job.running"`
+	Kind  string `query:"kind" maxLength:"60" doc:"only events of this kind, or of all kinds that begin so: job includes job.running, job.progress includes job.progress_stalled"`
 	Job   string `query:"job" maxLength:"40"`
 	Node  string `query:"node" maxLength:"63"`
 	Actor string `query:"actor" maxLength:"80" doc:"only events that this user, node (node/NAME) or token (token/ID) caused"`
@@ -246,7 +246,6 @@ func eventFor(who caller, e *yardmaster.Event) api.Event {
 
 // lets reports whether a filter lets an event through, as the store does.
 func lets(f *store.EventFilter, e *yardmaster.Event) bool {
-	kind := f.Kind == "" || e.Kind == f.Kind || strings.HasPrefix(e.Kind, f.Kind+".")
-	return kind && (f.Owner == "" || e.Owner == f.Owner) && (f.Job == "" || e.Job == f.Job) &&
+	return (f.Kind == "" || e.Kind == f.Kind || strings.HasPrefix(e.Kind, f.KindPrefix())) && (f.Owner == "" || e.Owner == f.Owner) && (f.Job == "" || e.Job == f.Job) &&
 		(f.Node == "" || e.Node == f.Node) && (f.Actor == "" || e.Actor == f.Actor) && (!f.Audit || e.Address != "")
 }

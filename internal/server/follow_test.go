@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/api"
+	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/yardmaster"
@@ -291,6 +292,11 @@ func TestOutputOfSeveralRanks(t *testing.T) {
 	if lines := only.end(); len(lines) != 20 || lines[19] != "j1.1 1 stdout r1 line 19" {
 		t.Errorf("of rank 1 there were %q", lines)
 	}
+
+	// A rank that it does not have is an error, not output that never comes (newcomer 35).
+	seven := 7
+	_, err := c.Logs(t.Context(), j, api.LogFilter{Rank: &seven})
+	wantFault(t, err, fault.NotFound, "rank_not_found")
 
 	// The same in pages.
 	var paged []string

@@ -190,6 +190,9 @@ func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error)
 	if err := r.load(ctx); err != nil && (r.only || fault.KindOf(err) != fault.NotFound) {
 		return nil, err
 	}
+	if err := r.checkRank(); err != nil {
+		return nil, err
+	}
 	if in.Tail > 0 && in.Cursor == "" {
 		return r, r.toTail(ctx, in.Tail)
 	}
@@ -218,6 +221,22 @@ func (s *Server) readableOutput(ctx context.Context, name string) (job.Job, erro
 	}
 
 	return j, nil
+}
+
+// checkRank refuses a rank that the job does not have: its output would be empty for ever. Another run of a job may
+// have another number of ranks, so that only beyond the most it asks for it is certain.
+func (r *logReader) checkRank() error {
+	most := max(r.job.Spec.Resources.Nodes.Max, len(r.run.Ranks))
+	if r.only {
+		most = len(r.run.Ranks)
+	}
+
+	if r.rank < 0 || r.rank < most || r.job.Spec.Resources.Nodes.Max == 0 {
+		return nil
+	}
+
+	return fault.New(fault.NotFound, "rank_not_found", "job %s has no rank %d", r.job.ID, r.rank).WithField("rank").
+		WithRemedy("it has %s, numbered from 0", humanize.Count(most, "rank"))
 }
 
 // checkOutput says so if the output of a job was removed because there was too much.

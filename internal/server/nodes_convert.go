@@ -15,7 +15,7 @@ import (
 func (s *Server) toNode(n *yardmaster.NodeInfo) api.Node {
 	inv := &n.Inventory
 	out := api.Node{
-		ID: n.ID, Class: n.Class, Pool: n.Pool, Reason: n.Reason, Cordoned: n.Cordoned,
+		ID: n.ID, Class: n.Class, Pool: n.Pool, Reason: n.Reason, Cordoned: n.Cordoned, Activity: inv.Activity,
 		LastSeen: timeOrNil(n.Seen), CPUs: inv.CPUs, CPUsFree: n.Room.CPUs, Memory: inv.Memory, MemFree: n.Room.Memory,
 		Disk: inv.Disk, OS: inv.OS, Arch: inv.Arch, Address: inv.Address, Version: inv.Version,
 		Limits: inv.Limits, Jobs: n.Jobs, Runs: []api.NodeRun{}, GPUs: make([]api.GPU, len(inv.GPUs)),

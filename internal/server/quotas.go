@@ -44,14 +44,15 @@ func (s *Server) listQuotas(ctx context.Context, in *struct{ Paging }) (*httpapi
 	var bound []quota.Status
 
 	var own quota.Status
-	if err := s.query(
-		ctx,
-		func(y *yardmaster.Yard) { limits, bound, own = y.Quotas(s.Clock.Now(), who.User) },
-	); err != nil {
+	page := api.QuotaPage{Quotas: []api.Quota{}, Usage: []api.QuotaUsage{}}
+
+	if err := s.query(ctx, func(y *yardmaster.Yard) {
+		limits, bound, own = y.Quotas(s.Clock.Now(), who.User)
+		page.NoTariff = y.Tariff() == nil
+	}); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 
-	page := api.QuotaPage{Quotas: []api.Quota{}, Usage: []api.QuotaUsage{}}
 	for i := range limits {
 		if l := &limits[i]; in.Cursor == "" && (owner == "" || concerns(who.Caller, l.Subject)) {
 			page.Quotas = append(page.Quotas, *toQuota(l))

@@ -542,6 +542,10 @@ func TestTheBooksHaveWhatRunsNow(t *testing.T) {
 	mine, err := ada.UsageReport(t.Context(), api.UsageQuery{By: []string{"researcher"}})
 	y.must(err)
 
+	if mine.NoTariff {
+		t.Error("prices are said to be missing")
+	}
+
 	if len(mine.Rows) != 1 || mine.Rows[0].Keys[0] != "ada" || mine.Total != mine.Rows[0].Amounts {
 		t.Errorf("ada sees %+v", mine)
 	}

@@ -49,8 +49,8 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*httpapi.Body[api
 		msg.Jobs[i] = yardmaster.NewJob{Spec: &e.Spec, Workdir: in.Body.Workdir}
 
 		for _, n := range e.Notes {
-			if !slices.Contains(reply.Notes, n) {
-				reply.Notes = append(reply.Notes, n)
+			if !slices.Contains(reply.Notes, n.Text) {
+				reply.Notes = append(reply.Notes, n.Text)
 			}
 		}
 	}
@@ -226,6 +226,7 @@ func toOptions(list []place.Option) []api.Option {
 			Latest:   timeOrNil(o.Latest),
 			Cost:     float64(o.Cost),
 			CostMost: float64(o.CostMost),
+			Unpriced: o.Unpriced,
 			Basis:    o.Basis,
 			Verdict:  o.Verdict,
 		}

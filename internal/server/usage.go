@@ -32,12 +32,12 @@ func (s *Server) usage(ctx context.Context, in *usageInput) (*written, error) {
 		return nil, s.fail(ctx, err)
 	}
 
-	u, trend, err := s.figures(ctx, q, owner)
+	u, value, err := s.figures(ctx, q, owner)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 
-	out, err := in.write(toUsage(u, trend), u.WriteCSV)
+	out, err := in.write(value, u.WriteCSV)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -46,15 +46,15 @@ func (s *Server) usage(ctx context.Context, in *usageInput) (*written, error) {
 }
 
 // figures reckons the usage of one researcher, or of all (""), in one pass through the ledger.
-func (s *Server) figures(ctx context.Context, q ledger.Query, owner id.User) (*ledger.Usage, []api.Trend, error) {
+func (s *Server) figures(ctx context.Context, q ledger.Query, owner id.User) (*ledger.Usage, api.Usage, error) {
 	r, err := s.readLedger(ctx, q.From, q.To)
 	if err != nil {
-		return nil, nil, err
+		return nil, api.Usage{}, err
 	}
 
 	leases, err := s.leaseFacts(ctx, q, owner)
 	if err != nil {
-		return nil, nil, err
+		return nil, api.Usage{}, err
 	}
 
 	by := q
@@ -65,7 +65,7 @@ func (s *Server) figures(ctx context.Context, q ledger.Query, owner id.User) (*l
 
 	trend, err := ledger.NewSummary(by)
 	if err != nil {
-		return nil, nil, err
+		return nil, api.Usage{}, err
 	}
 
 	var mine []ledger.Posting // of a researcher: what they pay for
@@ -88,7 +88,7 @@ func (s *Server) figures(ctx context.Context, q ledger.Query, owner id.User) (*l
 	}
 
 	if err != nil {
-		return nil, nil, err
+		return nil, api.Usage{}, err
 	}
 
 	u := all
@@ -96,7 +96,7 @@ func (s *Server) figures(ctx context.Context, q ledger.Query, owner id.User) (*l
 	if owner != "" {
 		u, err = ledger.UsageOf(pointers(mine), leases, q.From, q.To)
 		if err != nil {
-			return nil, nil, err
+			return nil, api.Usage{}, err
 		}
 
 		u.UseRate = all.UseRate
@@ -104,12 +104,15 @@ func (s *Server) figures(ctx context.Context, q ledger.Query, owner id.User) (*l
 
 	sums, err := trend.Report()
 	if err != nil {
-		return nil, nil, err
+		return nil, api.Usage{}, err
 	}
 
 	u.To = cmp.Or(u.To, s.Clock.Now())
 
-	return u, toTrend(sums, by.Group[0], u.To), nil
+	value := toUsage(u, toTrend(sums, by.Group[0], u.To))
+	value.NoTariff = r.noTariff
+
+	return u, value, nil
 }
 
 func pointers(list []ledger.Posting) func(func(*ledger.Posting) bool) {

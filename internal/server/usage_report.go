@@ -200,7 +200,10 @@ func (s *Server) usageReport(ctx context.Context, in *usageReportInput) (*writte
 		return nil, s.fail(ctx, err)
 	}
 
-	out, err := in.write(toUsageReport(report), report.WriteCSV)
+	value := toUsageReport(report)
+	value.NoTariff = r.noTariff
+
+	out, err := in.write(value, report.WriteCSV)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -215,6 +218,7 @@ type reading struct {
 	from, to time.Time
 	open     []ledger.Posting
 	last     uint64 // posting before those
+	noTariff bool   // prices of local and reserved nodes are not known
 	err      error
 }
 
@@ -222,7 +226,11 @@ type reading struct {
 // left out of what is stored, so that nothing counts twice and nothing is missing.
 func (s *Server) readLedger(ctx context.Context, from, to time.Time) (*reading, error) {
 	r := &reading{server: s, ctx: ctx, from: from, to: to}
-	err := s.query(ctx, func(y *yardmaster.Yard) { r.open, r.last = y.Unposted(s.Clock.Now()) })
+	err := s.query(ctx, func(y *yardmaster.Yard) {
+		r.open, r.last = y.Unposted(s.Clock.Now())
+		r.noTariff = y.Tariff() == nil
+	})
+
 	return r, err
 }
 

@@ -2,10 +2,12 @@ package sim
 
 import "math"
 
-// sketch keeps the distribution of many values in fixed space: counts in buckets
-// whose bounds grow by a tenth of a percent, so that a quantile is right to that.
+// sketch keeps the distribution of many values in fixed space: counts and sums in buckets
+// whose bounds grow by a tenth of a percent, so that a quantile is right to that, and exact where all values
+// around it are equal.
 type sketch struct {
 	counts []uint32
+	sums   []float64
 	n      int
 	sum    float64
 	sum2   float64
@@ -25,6 +27,7 @@ const sketchLog = 0.000999500333083533166809
 func (k *sketch) add(v float64) {
 	if k.counts == nil {
 		k.counts = make([]uint32, int(math.Log(sketchMost/sketchLeast)/sketchLog)+2)
+		k.sums = make([]float64, len(k.counts))
 		k.min = v
 	}
 
@@ -34,6 +37,7 @@ func (k *sketch) add(v float64) {
 	}
 
 	k.counts[at]++
+	k.sums[at] += v
 	k.n++
 	k.sum += v
 	k.sum2 += v * v
@@ -56,9 +60,7 @@ func (k *sketch) quantile(q float64) float64 {
 				return math.Min(k.min, sketchLeast)
 			}
 
-			middle := sketchLeast * math.Pow(sketchStep, float64(i)-0.5)
-
-			return math.Min(math.Max(middle, k.min), k.max)
+			return math.Min(math.Max(k.sums[i]/float64(c), k.min), k.max)
 		}
 	}
 

@@ -83,7 +83,7 @@ func workFields() []field {
 			kind:    nameKind(func(s *job.Spec) *string { return &s.Project }),
 			example: "vision",
 			also:    []string{"workspace", "account"},
-			doc:     "The project that the job belongs to. Default: the project of the submitting user.",
+			doc:     "The project that the job belongs to. Without it the job belongs to no project.",
 		},
 		{
 			name:    "workdir",
@@ -107,7 +107,8 @@ func workFields() []field {
 			example: "python train.py --lr 0.1",
 			must:    true,
 			also:    []string{"command", "commands", "cmd", "entrypoint", "script"},
-			doc:     "The shell commands of the job. They are started once on each node.",
+			doc: "The shell commands of the job. They are started once on each node, by bash -e (sh -e where there is " +
+				"no bash): the first command that fails ends the job.",
 		},
 		{name: "image", kind: lineKind(func(s *job.Spec) *string { return &s.Image }), example: "pytorch/pytorch:2.6.0",
 			also: []string{"image_id", "docker_image", "container"}, doc: "The container image to run in.",

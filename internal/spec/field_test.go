@@ -279,11 +279,12 @@ checkpoint: {dir: ckpt, every: 10m}
 		t.Fatal(err)
 	}
 
-	want := []string{
-		"deadline: used by the policies rules, edf and andreas; others only store and show it.",
-		"late_cost: used by the policies rules and andreas; others only store and show it.",
-		"resources.gpus: a run takes as many of 1..8 as are free when it starts; only policies for elastic jobs change that later.",
-		"resources.nodes: a run takes as many of 2.. as are free when it starts; only policies for elastic jobs change that later.",
+	// With the line of the field, not of the job's first line (newcomer 25).
+	want := []Note{
+		{7, "deadline: used by the policies rules, edf and andreas; others only store and show it."},
+		{8, "late_cost: used by the policies rules and andreas; others only store and show it."},
+		{5, "resources.gpus: a run takes as many of 1..8 as are free when it starts; only policies for elastic jobs change that later."},
+		{5, "resources.nodes: a run takes as many of 2.. as are free when it starts; only policies for elastic jobs change that later."},
 	}
 
 	if diff := cmp.Diff(want, file.Jobs[0].Notes); diff != "" {

@@ -59,7 +59,13 @@ type Entry struct {
 	Spec     job.Spec
 	Line     int      // where the job starts in the file
 	Required []string // names in env that were null and took their value from Options.Env
-	Notes    []string // what is accepted and not acted on yet, a sentence each
+	Notes    []Note   // what is accepted and not acted on as one might think
+}
+
+// Note is a sentence about something that is accepted, and where in the file that is.
+type Note struct {
+	Line int
+	Text string
 }
 
 // Parse reads the text of a job file. The error is a fault.List with all
@@ -195,10 +201,15 @@ func (r *reader) mapping(d *draft, n *yaml.Node, prefix string, fields []field) 
 	}
 }
 
-// note keeps a sentence about something that is accepted and not acted on yet.
-func (d *draft) note(sentence string) {
-	if !slices.Contains(d.entry.Notes, sentence) {
-		d.entry.Notes = append(d.entry.Notes, sentence)
+// note keeps a sentence about something that is accepted and not acted on as one might think: the field of a path.
+func (d *draft) note(path, sentence string) {
+	n := Note{Line: d.entry.Line, Text: sentence}
+	if at, given := d.at[path]; given {
+		n.Line = at.Line
+	}
+
+	if !slices.Contains(d.entry.Notes, n) {
+		d.entry.Notes = append(d.entry.Notes, n)
 	}
 }
 
@@ -210,7 +221,7 @@ func (r *reader) ranges(d *draft) {
 		count job.Range
 	}{{"resources.gpus", res.GPUs}, {"resources.nodes", res.Nodes}} {
 		if c.count.Min != c.count.Max {
-			d.note(c.path + ": a run takes as many of " + c.count.String() +
+			d.note(c.path, c.path+": a run takes as many of "+c.count.String()+
 				" as are free when it starts; only policies for elastic jobs change that later.")
 		}
 	}

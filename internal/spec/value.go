@@ -38,7 +38,7 @@ func (v value) read() {
 	}
 
 	if v.f.later != "" {
-		v.d.note(v.path + ": " + v.f.later)
+		v.d.note(v.path, v.path+": "+v.f.later)
 	}
 }
 

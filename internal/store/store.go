@@ -8,6 +8,7 @@ package store
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"trainyard/internal/checkpoint"
@@ -202,10 +203,20 @@ type EventFilter struct {
 	Job    id.Job
 	Node   id.Node
 	Actor  string
-	Kind   string // a kind, or its first part: "job" lets all "job.…" through
+	Kind   string // a kind, or how it begins: "job" lets all "job.…" through, "job.progress" "job.progress_stalled" too
 	Audit  bool   // only those with an address: what callers caused
 	Newest bool   // if there are more than Limit, the newest of them, still oldest first
 	Limit  int    // at most this many; required
+}
+
+// KindPrefix returns how the kinds begin that a filter lets through beside the one it names. A name without a dot is
+// the whole first part of a kind; one with a dot may end anywhere.
+func (f *EventFilter) KindPrefix() string {
+	if strings.Contains(f.Kind, ".") {
+		return f.Kind
+	}
+
+	return f.Kind + "."
 }
 
 // Possession says that a user has shown to have a content: they have uploaded it.

@@ -17,13 +17,15 @@ const (
 	maxRunes = 40
 	// maxDistance is how many letters of a long word may be wrong.
 	maxDistance = 3
+	// shortWord is the length at which a third of the letters would round up to half of the word.
+	shortWord = 4
 	// maxComparisons is how many pairs of words a Finder compares. A file with this many mistakes
 	// needs another remedy than suggestions.
 	maxComparisons = 20_000
 )
 
 // Closest returns the known word that was probably meant, or "" if none is close. One letter in three
-// may be wrong, three at most; a word and its letters swapped, added or left out count alike. Of words equally
+// may be wrong, one of four, three at most; a word and its letters swapped, added or left out count alike. Of words equally
 // close it is the one of the same length, and of those the first in the alphabet. Case does not matter.
 func Closest(word string, known []string) string {
 	var f Finder
@@ -46,6 +48,9 @@ func (f *Finder) Closest(word string, known []string) string {
 
 	word = strings.ToLower(word)
 	limit := min(maxDistance, (length+2)/3)
+	if length == shortWord {
+		limit = 1 // with two of four letters wrong it is another word: fast is not cost
+	}
 
 	best := ""
 	bestDistance := limit + 1

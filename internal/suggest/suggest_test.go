@@ -69,6 +69,18 @@ func TestClosest(t *testing.T) {
 	}
 }
 
+// "objective: fast" was answered with "did you mean cost?" (newcomer 35).
+func TestHalfOfAShortWordIsNotClose(t *testing.T) {
+	t.Parallel()
+
+	known := []string{"time", "cost", "balanced"}
+	for word, want := range map[string]string{"fast": "", "cots": "cost", "tim": "time", "balance": "balanced"} {
+		if got := Closest(word, known); got != want {
+			t.Errorf("closest to %q is %q, want %q", word, got, want)
+		}
+	}
+}
+
 func TestTheOrderOfTheKnownWordsDoesNotMatter(t *testing.T) {
 	t.Parallel()
 

@@ -113,7 +113,7 @@ func (y *Yard) rehearse(v *place.View, r *jobRecord) rehearsedJob {
 	}
 
 	if len(r.Spec.Needs) > 0 {
-		out.why = place.Why{Blocker: place.BlockNeeds, Sentence: "queued until the jobs it needs have succeeded"}
+		out.why = place.Why{Blocker: place.BlockNeeds, Sentence: "starts after " + humanize.List(r.Spec.Needs...)}
 		return out
 	}
 

@@ -135,6 +135,15 @@ func TestADryRunAsksThePolicy(t *testing.T) {
 		t.Errorf("a dry run of two says %+v and %+v, want one start", two[0].Why, two[1].Why)
 	}
 
+	// A job of a pipeline does not start now, whatever is free (newcomer 15).
+	later := spec(4)
+	later.Needs = []string{"prepare"}
+
+	if p := y.preview("alice", later); p.Starts || len(p.Options) > 0 || p.Why.Blocker != place.BlockNeeds ||
+		p.Why.Sentence != "starts after prepare" {
+		t.Errorf("a dry run of a job that needs another says %+v", p)
+	}
+
 	y.quota(tenant.Quota{GPUs: 3})
 
 	if p := y.preview("alice", large); p.Starts || p.Why.Blocker != place.BlockLimit {

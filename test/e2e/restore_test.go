@@ -151,6 +151,35 @@ func TestABackupThatIsRestoredMixesNothing(t *testing.T) {
 	}
 }
 
+// A machine that was lost with its disk is replaced: everything is in the backup, but for the key of the secrets.
+func TestAYardIsRebuiltFromItsBackup(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, soonLost...)
+	y.join(t, []string{"north"})
+	y.checkOnly(t, y.submit(t, script("echo before")), "before")
+
+	folder := filepath.Join(y.Folder, "backups", "monday")
+	if said := y.succeed(t, "backup", folder, "--data", y.data()).out; !strings.Contains(said, "secrets.key in another place") {
+		t.Errorf("backup said %q", said)
+	}
+
+	if err := y.Server().Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(y.data()); err != nil {
+		t.Fatal(err)
+	}
+
+	if said := y.succeed(t, "restore", folder, "--data", y.data()).out; !strings.Contains(said, "is complete") ||
+		!strings.Contains(said, "secrets.key is missing") {
+		t.Errorf("restore said %q", said)
+	}
+
+	y.start(t)
+	y.checkOnly(t, "j1", "before") // with its output, and with the login of before
+	y.checkOnly(t, y.submit(t, script("echo after")), "after")
+}
+
 // The defect D1: the database is put back by hand while a later job still runs on the node.
 func TestADatabaseThatIsPutBackByHandIsRecognised(t *testing.T) {
 	t.Parallel()

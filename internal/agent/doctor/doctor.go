@@ -9,10 +9,13 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"trainyard/internal/agent/metadata"
 	"trainyard/internal/agent/sandbox"
+	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
 	"trainyard/internal/job"
 )
@@ -51,6 +54,7 @@ type System struct {
 	Free   func(dir string) (free, total job.Bytes, err error)                // of a disk
 	Synced func() (bool, error)                                               // whether the clock is synchronised
 	Server func(context.Context) (url string, ahead time.Duration, err error) // by how much its clock is ahead
+	GPUs   func(context.Context) ([]fleet.GPU, error)                         // that the driver knows
 }
 
 // Examine carries out all checks, the most important first.
@@ -59,7 +63,7 @@ func Examine(ctx context.Context, s *System) []Finding {
 	list = append(list, s.users()...)
 	list = append(list, s.metadata())
 	list = append(list, s.files()...)
-	list = append(list, s.neighbours(), s.disk(), s.clock())
+	list = append(list, s.neighbours(), s.disk(), s.clock(), s.shell(), s.gpus(ctx))
 
 	return append(list, s.server(ctx)...)
 }
@@ -158,6 +162,49 @@ func (s *System) disk() Finding {
 	}
 
 	return ok(check, "%s of %s free on the disk that holds %s", humanize.Size(free), humanize.Size(total), s.Data)
+}
+
+// shell checks what runs the commands of jobs.
+func (s *System) shell() Finding {
+	const check = "shell"
+
+	for _, path := range []string{"/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"} {
+		if _, err := os.Stat(filepath.Join(s.Root, path)); err == nil {
+			return ok(check, "commands of jobs are run by %s", path)
+		}
+	}
+
+	if _, err := os.Stat(filepath.Join(s.Root, "/bin/sh")); err == nil {
+		return warn(check, "install bash", "commands of jobs are run by /bin/sh, because there is no bash")
+	}
+
+	return fail(check, "install bash", "neither bash nor sh was found: no job can run")
+}
+
+// gpus checks that the driver answers and its GPUs are in order.
+func (s *System) gpus(ctx context.Context) Finding {
+	const check = "GPUs"
+
+	list, err := s.GPUs(ctx)
+
+	var broken []string
+	for i := range list {
+		if g := &list[i]; g.Error != "" {
+			broken = append(broken, fmt.Sprintf("GPU %d: %s", g.Index, g.Error))
+		}
+	}
+
+	switch {
+	case err != nil:
+		return fail(check, "check the driver with nvidia-smi, or hide the GPUs with --fake-gpus none", "%v", err)
+	case len(list) == 0:
+		return ok(check, "none were found; the node runs jobs without GPUs")
+	case len(broken) > 0:
+		return warn(check, "see trainyard nodes clear-error", "%d of %d cannot be used: %s", len(broken), len(list),
+			humanize.List(broken...))
+	}
+
+	return ok(check, "%s", humanize.GPUs(len(list), list[0].Model, list[0].Memory))
 }
 
 func (s *System) clock() Finding {

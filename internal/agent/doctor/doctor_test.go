@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/agent/doctor"
 	"trainyard/internal/agent/metadata"
 	"trainyard/internal/agent/sandbox"
+	"trainyard/internal/fleet"
 	"trainyard/internal/job"
 )
 
@@ -25,6 +26,7 @@ func machine(t *testing.T) *doctor.System {
 		"/proc/sys/kernel/seccomp/actions_avail": "",
 		"/etc/passwd":                            "root:x:0:0::/root:/bin/sh\nada:x:1000:1000::/home/ada:/bin/sh\n",
 		"/etc/subuid":                            "ada:100000:65536\n",
+		"/bin/bash":                              "", "/bin/sh": "",
 	} {
 		write(t, filepath.Join(root, path), text, 0o644)
 	}
@@ -40,6 +42,9 @@ func machine(t *testing.T) *doctor.System {
 		Free:     func(string) (job.Bytes, job.Bytes, error) { return 1 << 40, 2 << 40, nil },
 		Synced:   func() (bool, error) { return true, nil },
 		Server:   func(context.Context) (string, time.Duration, error) { return "https://yard:7443", time.Second, nil },
+		GPUs: func(context.Context) ([]fleet.GPU, error) {
+			return []fleet.GPU{{Model: "NVIDIA H200", Memory: 141 << 30}}, nil
+		},
 	}
 }
 
@@ -94,6 +99,22 @@ func TestEachDefectIsFoundWithARemedy(t *testing.T) {
 		},
 		"no pid namespaces": {
 			func(s *doctor.System) { remove(s, "/proc/self/ns/pid") }, "namespaces", doctor.Fail, "no pid namespaces",
+		},
+		"no bash":  {func(s *doctor.System) { remove(s, "/bin/bash") }, "shell", doctor.Warn, "run by /bin/sh"},
+		"no shell": {func(s *doctor.System) { remove(s, "/bin/bash"); remove(s, "/bin/sh") }, "shell", doctor.Fail, "no job can run"},
+		"a driver that does not answer": {
+			func(s *doctor.System) {
+				s.GPUs = func(context.Context) ([]fleet.GPU, error) { return nil, errors.New("nvidia-smi: version mismatch") }
+			},
+			"GPUs", doctor.Fail, "version mismatch",
+		},
+		"a broken GPU": {
+			func(s *doctor.System) {
+				s.GPUs = func(context.Context) ([]fleet.GPU, error) {
+					return []fleet.GPU{{Index: 0}, {Index: 1, Error: "fell off the bus"}}, nil
+				}
+			},
+			"GPUs", doctor.Warn, "1 of 2 cannot be used: GPU 1: fell off the bus",
 		},
 		"no seccomp": {
 			func(s *doctor.System) { remove(s, "/proc/sys/kernel/seccomp/actions_avail") },

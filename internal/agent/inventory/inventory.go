@@ -295,9 +295,9 @@ func (m *Machine) Release(uuid string, at time.Time) (news bool, err error) {
 
 // Probe measures the speed of the GPUs that the newest look found idle and without a fault and that
 // were not yet measured with this driver version. It returns how many it measured; the next look
-// reports the result. The caller must not start a run meanwhile. A machine without PyTorch is not
-// an error.
-func (m *Machine) Probe(ctx context.Context) (int, error) {
+// reports the result. The caller must not start a run on them meanwhile: it cancels ctx first. begins is called if there
+// is anything to measure. A machine without PyTorch is not an error.
+func (m *Machine) Probe(ctx context.Context, begins func()) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
@@ -307,6 +307,8 @@ func (m *Machine) Probe(ctx context.Context) (int, error) {
 	if len(idle) == 0 {
 		return 0, nil
 	}
+
+	begins()
 
 	m.warm = true
 	found, err := probe(ctx, pythons(m.opts.Python), idle, m.opts.Clock.Now())

@@ -195,7 +195,7 @@ func TestAMachineWithoutGPUs(t *testing.T) {
 		t.Errorf("%+v", found)
 	}
 
-	if n, err := m.Probe(t.Context()); n != 0 || err != nil {
+	if n, err := m.Probe(t.Context(), func() {}); n != 0 || err != nil {
 		t.Errorf("measured %d, %v", n, err)
 	}
 
@@ -253,7 +253,7 @@ echo '{"gpu": 0, "numbers": "bf16", "tflops": 251.5}'`))
 	look(t, m)
 	s.list[1].draw = 700 // the probe shows for a moment
 
-	if n, err := m.Probe(t.Context()); n != 1 || err != nil {
+	if n, err := m.Probe(t.Context(), func() {}); n != 1 || err != nil {
 		t.Fatalf("measured %d, %v", n, err)
 	}
 
@@ -272,7 +272,7 @@ echo '{"gpu": 0, "numbers": "bf16", "tflops": 251.5}'`))
 	}
 
 	// Nothing is left to measure: the helper would fail for any other GPU.
-	if n, err := m.Probe(t.Context()); n != 0 || err != nil {
+	if n, err := m.Probe(t.Context(), func() {}); n != 0 || err != nil {
 		t.Errorf("again: measured %d, %v", n, err)
 	}
 

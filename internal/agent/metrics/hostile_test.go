@@ -197,3 +197,21 @@ func TestWhatIsNoNumberDoesNotTakeACurveOver(t *testing.T) {
 	p.poll()
 	p.expect("loss", "30=3 from SDK")
 }
+
+// Of many values that are no numbers the newest is sent, with how many there were (newcomer 24).
+func TestEveryValueThatIsNoNumberIsReported(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	p.print("step 1 loss=5\n")
+
+	for step := range 33 {
+		p.print(fmt.Sprintf("step %d loss=nan\n", step+2))
+	}
+
+	p.poll()
+
+	sent, some := p.g.Unsent(1000)
+	if !some || len(sent.Series) != 1 || sent.Series[0].NonFinite != 33 || len(sent.Series[0].Points) != 2 {
+		t.Errorf("it reports %+v, want the number, the newest of the others and that there are 33", sent.Series)
+	}
+}

@@ -40,6 +40,7 @@ func (g *Gatherer) Unsent(limit int) (api.RunMetrics, bool) {
 		if s.lastInvalid != nil && limit > 0 {
 			limit--
 			sp.Points = append(sp.Points, api.WirePoint(*s.lastInvalid))
+			sp.NonFinite = s.NonFinite
 			g.inFlight.bad[name] = *s.lastInvalid
 		}
 
@@ -79,7 +80,8 @@ func (g *Gatherer) MarkSent() {
 	for name, n := range g.inFlight.points {
 		s := g.series[name]
 		s.unsent = slices.Delete(s.unsent, 0, n)
-		if bad, ok := g.inFlight.bad[name]; ok && s.lastInvalid != nil && s.lastInvalid.At == bad.At {
+		if bad, ok := g.inFlight.bad[name]; ok && s.lastInvalid != nil && s.lastInvalid.At == bad.At &&
+			s.lastInvalid.Step == bad.Step {
 			s.lastInvalid = nil
 		}
 	}

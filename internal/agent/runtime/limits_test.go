@@ -119,6 +119,7 @@ func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	base := inheritedEnv(
 		[]string{"PATH=/bin", "HOME=/root", "LC_ALL=C", "NCCL_DEBUG=INFO", "SLURM_JOB_ID=1", "TRAINYARD_TOKEN=secret", "odd"},
+		nil,
 	)
 
 	s := rundir.Spec{Run: "j4.2", Job: "j4", Epoch: 2, Rank: 1, Launch: api.Launch{

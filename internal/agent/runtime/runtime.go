@@ -60,6 +60,9 @@ type Options struct {
 	Clock clock.Clock
 	// Environ is the environment of which programs inherit a part; nil means that of this process.
 	Environ []string
+	// PassEnv names variables of it that programs inherit beside those that describe the machine; with * at its end a
+	// name stands for all that begin so. See CheckPassEnv.
+	PassEnv []string
 	// SetupBytes and SetupAge bound the cache of set-ups; the defaults are 20GB and 30 days.
 	SetupBytes job.Bytes
 	SetupAge   time.Duration
@@ -129,7 +132,7 @@ func New(opt Options) (*Runtime, error) {
 	}
 
 	r := &Runtime{
-		opt: opt, dir: opt.Dir, log: opt.Log, clk: opt.Clock, base: inheritedEnv(opt.Environ),
+		opt: opt, dir: opt.Dir, log: opt.Log, clk: opt.Clock, base: inheritedEnv(opt.Environ, opt.PassEnv),
 		ranks: map[string]*rank{}, changed: make(chan struct{}),
 	}
 
@@ -335,6 +338,7 @@ func (r *Runtime) List() []rundir.Status {
 	for _, rk := range r.ranks {
 		st := rk.state.Status
 		st.UID = rk.rec.Launch.UID // a supervisor of an earlier version does not write it
+		st.PassedEnv = rk.rec.PassedEnv
 		out = append(out, st)
 	}
 

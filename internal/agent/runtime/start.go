@@ -158,7 +158,7 @@ func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 	s.Secrets = nil // they are kept apart, until the supervisor has them
 	rk.rec = rundir.Record{
 		Spec: s, Setup: plan, Limits: r.limits, Python: r.opt.Python, User: user, MaxPIDs: r.opt.MaxPIDs,
-		MaxDisk: r.opt.MaxDisk,
+		MaxDisk: r.opt.MaxDisk, PassedEnv: passedNames(r.base, s.Launch.Env),
 	}
 	rk.rec.Env = environment(r.base, &rk.rec, r.dir)
 

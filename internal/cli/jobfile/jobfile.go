@@ -3,8 +3,8 @@
 //
 // It checks the file as the server will, so that mistakes are reported before
 // anything is sent, and returns which directory must be uploaded. It sends nothing
-// itself, and reads the environment through the function it is given. cli
-// calls it for submit, run and validate.
+// itself, and reads the environment through the function it is given. For a folder without a job file it writes
+// one to begin with (starter.go). cli calls it for submit, run, validate and init.
 package jobfile
 
 import (

@@ -64,6 +64,7 @@ func (e *engine) advise(j *queuedJob) []place.Option {
 			p.Count = o.offer.Nodes
 		} else {
 			p.Class, p.Nodes = o.class(), e.names(o.rooms)
+			p.Unpriced = o.ledgerCost == 0 && e.unpriced(o.rooms)
 		}
 
 		switch {
@@ -91,6 +92,17 @@ func (e *engine) advise(j *queuedJob) []place.Option {
 	}
 
 	return list
+}
+
+// unpriced reports whether the tariff says of none of the nodes what they cost.
+func (e *engine) unpriced(rooms []int32) bool {
+	for _, at := range rooms {
+		if e.view.Tariff.Of(e.view.Rooms[at].Node) != nil {
+			return false
+		}
+	}
+
+	return true
 }
 
 // maxOthers bounds how many offers are shown beside the best.

@@ -334,6 +334,32 @@ func TestOptionsSayWhatWouldBeDone(t *testing.T) {
 	}
 }
 
+// TestOptionsOnNodesWithoutAPriceSaySo: $0.00 where no tariff is known reads as free (newcomer, missing list 16).
+func TestOptionsOnNodesWithoutAPriceSaySo(t *testing.T) {
+	t.Parallel()
+
+	y := newYard()
+	y.node("a", fleet.Local, 4, a100())
+	y.offer("aws/h100", 4, h100(), 20, 3*time.Minute)
+	it := y.submit(want{gpus: 4, lasts: 5 * time.Hour})
+
+	v := y.view()
+	v.Tariff = nil
+
+	for _, o := range y.policy.(place.Adviser).Options(v, it) {
+		if o.Unpriced != (o.Offer == "") {
+			t.Errorf("unpriced is %v of %+v", o.Unpriced, o)
+		}
+	}
+
+	v.Tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{Hourly: []money.PerHour{0}}}}
+	for _, o := range y.policy.(place.Adviser).Options(v, it) {
+		if o.Unpriced {
+			t.Errorf("a price of nothing is a price: %+v", o)
+		}
+	}
+}
+
 // TestAnOfferOfSeveralNodesIsListedOnce: also for a job that could use one node of it or two, and one of which no
 // more may be provisioned.
 func TestAnOfferOfSeveralNodesIsListedOnce(t *testing.T) {

@@ -80,6 +80,8 @@ func (w *liveJob) addReport(epoch int, r *api.RunMetrics, now time.Time) (update
 				w.dirty[name], w.changed = true, true
 			}
 		}
+
+		s.CountNonFinite(epoch, in.NonFinite)
 	}
 
 	if epoch >= w.progressEpoch {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"trainyard/internal/humanize"
 	"trainyard/internal/sim"
 )
 
@@ -188,7 +189,7 @@ func drawBox(out *strings.Builder, b box, x axis, top, lane float64, color int) 
 	fmt.Fprintf(
 		out,
 		`<rect class="box j%d" x="%.1f" y="%.1f" width="%.1f" height="%.1f">`+
-			`<title>%s on %s, %d GPUs, %s to %s</title></rect>`,
+			`<title>%s on %s, %s, %s to %s</title></rect>`,
 		color,
 		left,
 		y+0.5,
@@ -196,7 +197,7 @@ func drawBox(out *strings.Builder, b box, x axis, top, lane float64, color int) 
 		height-1,
 		html.EscapeString(b.span.Job),
 		html.EscapeString(b.span.Node),
-		b.span.GPUs,
+		humanize.Count(b.span.GPUs, "GPU"),
 		axisTime(b.span.From),
 		axisTime(b.span.To),
 	)

@@ -27,6 +27,7 @@ type pageData struct {
 // pageSection is what is compared side by side.
 type pageSection struct {
 	Title, Subtitle string
+	Seed            string // which of several seeds the plots show
 	Policies        []string
 	Rows            []pageRow
 	Use             template.HTML
@@ -83,6 +84,10 @@ func (s *section) page() pageSection {
 	out := pageSection{Title: s.title(), Subtitle: s.subtitle()}
 	var use, done []curve
 
+	if n := s.Rows[0].Seeds; n > 1 {
+		out.Seed = fmt.Sprintf("; the first of %d seeds", n)
+	}
+
 	for i := range s.Rows {
 		r := &s.Rows[i]
 		out.Policies = append(out.Policies, r.Policy)
@@ -135,7 +140,7 @@ func (s *section) pageRows() []pageRow {
 		for k := range s.Rows {
 			e := s.Rows[k].Estimates[i]
 			c := pageCell{Text: value(m.Unit, e.Mean), Best: best[k]}
-			if e.Half > 0 {
+			if uncertain(e) {
 				c.Half = "± " + value(m.Unit, e.Half)
 			}
 

@@ -87,7 +87,7 @@ func (s *section) shown() []int {
 }
 
 // best reports for each row whether it has the best value of a measure. Nobody has
-// if all are alike or nothing is better.
+// if all are alike, if nothing is better, or if the interval of the best overlaps those of all others.
 func (s *section) best(measure int) []bool {
 	m := whatif.Measures()[measure]
 	found := make([]bool, len(s.Rows))
@@ -105,12 +105,37 @@ func (s *section) best(measure int) []bool {
 		return found
 	}
 
+	told := false
+
 	for i, r := range s.Rows {
 		found[i] = equal(r.Estimates[measure].Mean*float64(m.Best), top)
+		told = told || !found[i] && s.apart(measure, i, top)
+	}
+
+	if !told {
+		clear(found)
 	}
 
 	return found
 }
+
+// apart reports whether the interval of a row lies below that of the best value of a measure.
+func (s *section) apart(measure, row int, top float64) bool {
+	best := float64(whatif.Measures()[measure].Best)
+	e := s.Rows[row].Estimates[measure]
+	half := 0.0
+
+	for _, r := range s.Rows {
+		if equal(r.Estimates[measure].Mean*best, top) {
+			half = math.Max(half, r.Estimates[measure].Half)
+		}
+	}
+
+	return e.Mean*best+e.Half < top-half
+}
+
+// uncertain reports whether an estimate has an interval that is more than rounding.
+func uncertain(e whatif.Estimate) bool { return e.Half > 1e-9*math.Abs(e.Mean) }
 
 // equal reports whether two figures differ by rounding only.
 func equal(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(math.Abs(a), math.Abs(b)) }
@@ -333,7 +358,7 @@ func axisTime(seconds float64) string {
 	case seconds < 1:
 		return strconv.FormatFloat(seconds, 'g', 2, 64) + "s"
 	case d < 2*time.Minute:
-		return strconv.FormatFloat(seconds, 'f', -1, 64) + "s"
+		return trim(seconds) + "s"
 	case d < 2*time.Hour && d%time.Hour != 0:
 		return trim(d.Minutes()) + "m"
 	case d < 72*time.Hour:

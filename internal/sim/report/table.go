@@ -123,7 +123,7 @@ func pad(s string, width int) string {
 func cell(r *whatif.Row, measure int) string {
 	e, u := r.Estimates[measure], whatif.Measures()[measure].Unit
 	text := value(u, e.Mean)
-	if e.Half > 0 {
+	if uncertain(e) {
 		text += " ± " + value(u, e.Half)
 	}
 

@@ -11,35 +11,32 @@ import (
 	"strconv"
 	"time"
 
+	"modernc.org/sqlite"
+
 	"trainyard/internal/atomicfile"
 	"trainyard/internal/fault"
 )
 
-// Backup writes a copy of the SQLite database at url to a new file. The copy is consistent, also
-// while a server writes to the database.
-func Backup(ctx context.Context, url, file string) (err error) {
-	eng, err := fileEngine(url, "backup")
+// Backup writes a copy of the database at url to a new file. Whatever the store is, the file is a SQLite database with
+// the same tables, so that it can be put back into either. The copy is consistent, also while a server
+// writes to the database, and it is checked before it gets its name.
+func Backup(ctx context.Context, url, file string) error {
+	eng, err := engineOf(url)
 	if err != nil {
 		return err
 	}
 
-	if _, err := os.Stat(eng.path); err != nil {
-		return fault.New(fault.NotFound, "no_database", "no database at %s", eng.path).WithCause(err)
-	}
+	return backup(ctx, eng, file)
+}
+
+func backup(ctx context.Context, eng engine, file string) error {
 	if _, err := os.Lstat(file); err == nil {
 		return fault.New(fault.Conflict, "file_exists", "%s already exists", file).WithRemedy("choose another name")
 	}
 
-	db, err := eng.connect("", "busy_timeout(5000)")
-	if err != nil {
-		return failure("open the database", err)
-	}
-
-	defer func() { err = errors.Join(err, db.Close()) }()
-
 	// Under another name first: a file with the name that was asked for is a complete backup.
 	part := file + ".part"
-	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := removeDatabase(part); err != nil {
 		return fmt.Errorf("remove an unfinished backup: %w", err)
 	}
 
@@ -47,27 +44,93 @@ func Backup(ctx context.Context, url, file string) (err error) {
 	if err := os.WriteFile(part, nil, 0o600); err != nil {
 		return fmt.Errorf("create the backup: %w", err)
 	}
-	if _, err := db.ExecContext(ctx, `VACUUM INTO $1`, part); err != nil {
-		return errors.Join(failure("copy the database", err), os.Remove(part))
+
+	err := eng.copyTo(ctx, part)
+	if err == nil {
+		err = checkBackup(ctx, part)
+	}
+
+	if err != nil {
+		return errors.Join(err, removeDatabase(part))
 	}
 
 	return finishFile(part, file)
 }
 
-// fileEngine returns the engine of a store that is a file.
-func fileEngine(url, command string) (*sqliteEngine, error) {
-	eng, err := engineOf(url)
+// removeDatabase removes a SQLite database with the files that belong to it, as far as they are there.
+func removeDatabase(path string) error {
+	var errs []error
+	for _, suffix := range append([]string{"-journal"}, walSuffixes...) {
+		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+
+	return errors.Join(errs...)
+}
+
+// copyPages is how many pages of a database are copied between two looks at whether the copy is still wanted.
+const copyPages = 4096
+
+// pageCopier is the connection of the driver, as far as it copies databases page by page.
+type pageCopier interface {
+	NewBackup(to string) (*sqlite.Backup, error)
+}
+
+// copyTo copies the pages of the database as they are in one transaction that reads: that is as fast as the disk, and
+// writers do not wait for it.
+func (e *sqliteEngine) copyTo(ctx context.Context, file string) (err error) {
+	if _, err := os.Stat(e.path); err != nil {
+		return fault.New(fault.NotFound, "no_database", "no database at %s", e.path).WithCause(err)
+	}
+
+	db, err := e.connect("", "busy_timeout(5000)")
 	if err != nil {
-		return nil, err
+		return failure("open the database", err)
 	}
 
-	lite, ok := eng.(*sqliteEngine)
-	if !ok {
-		return nil, fault.New(fault.Invalid, "not_sqlite", "%s copies SQLite databases only", command).
-			WithRemedy("use pg_dump and pg_restore for a PostgreSQL database")
+	defer func() { err = errors.Join(err, db.Close()) }()
+
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return failure("open the database", err)
 	}
 
-	return lite, nil
+	defer func() { err = errors.Join(err, conn.Close()) }()
+
+	// The transaction begins with its first read. Without it the copy would begin anew after every commit of the server.
+	var tables int
+	if _, err := conn.ExecContext(ctx, `BEGIN`); err != nil {
+		return failure("read the database", err)
+	}
+	if err := conn.QueryRowContext(ctx, `SELECT COUNT(*) FROM sqlite_master`).Scan(&tables); err != nil {
+		return failure("read the database", err)
+	}
+
+	err = conn.Raw(func(driver any) error {
+		c, ok := driver.(pageCopier)
+		if !ok {
+			return fmt.Errorf("the driver %T cannot copy databases", driver)
+		}
+
+		copying, err := c.NewBackup(file)
+		if err != nil {
+			return err
+		}
+
+		for more := true; more && err == nil; {
+			more, err = copying.Step(copyPages)
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			}
+		}
+
+		return errors.Join(err, copying.Finish())
+	})
+
+	_, ended := conn.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`)
+
+	return failure("copy the database", errors.Join(err, ended))
 }
 
 // finishFile makes a file durable and gives it its name.
@@ -96,42 +159,59 @@ func finishFile(part, name string) (err error) {
 // lockWait is how long PutBack waits for a server that uses the database to end.
 const lockWait = 2 * time.Second
 
-// PutBack makes a backup the SQLite database at url. The present database, if there is one, is kept
-// under the name that is returned. It fails if a server uses the database.
-func PutBack(ctx context.Context, url, file string) (kept string, err error) {
-	eng, err := fileEngine(url, "restore")
+// Former says what becomes of the database that a backup replaces.
+type Former struct {
+	Keep string // file to which that of a database server is copied; a SQLite database is renamed beside itself
+	// Lease is for how long others are kept from leading while a database server's tables are replaced.
+	Lease time.Duration
+}
+
+// PutBack makes a backup the database at url. The present database, if there is one, is kept
+// in the file that is returned. It fails if a server uses the database.
+func PutBack(ctx context.Context, url, file string, former Former) (kept string, err error) {
+	eng, err := engineOf(url)
 	if err != nil {
 		return "", err
 	}
 	if err := checkBackup(ctx, file); err != nil {
 		return "", err
 	}
-	if err := os.MkdirAll(filepath.Dir(eng.path), 0o700); err != nil {
+
+	return eng.putBack(ctx, file, former)
+}
+
+// putBack copies the backup beside the database and lets them change places.
+func (e *sqliteEngine) putBack(ctx context.Context, file string, _ Former) (kept string, err error) {
+	if err := os.MkdirAll(filepath.Dir(e.path), 0o700); err != nil {
 		return "", fmt.Errorf("create the store's folder: %w", err)
 	}
 
 	short, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
 
-	unlock, err := eng.lock(short)
+	unlock, err := e.lock(short)
 	if err != nil {
-		return "", fault.New(fault.Conflict, "database_in_use", "a server is using %s", eng.path).
-			WithRemedy("stop it first").WithCause(err)
+		return "", databaseInUse(e, err)
 	}
 
 	defer func() { err = errors.Join(err, unlock()) }()
 
-	part := eng.path + ".part"
+	part := e.path + ".part"
 	if err := copyBackup(file, part); err != nil {
 		return "", fmt.Errorf("copy the backup: %w", err)
 	}
 
-	kept, err = eng.putAside()
+	kept, err = e.putAside()
 	if err != nil {
 		return "", fmt.Errorf("put the present database aside: %w", err)
 	}
 
-	return kept, finishFile(part, eng.path)
+	return kept, finishFile(part, e.path)
+}
+
+func databaseInUse(e engine, cause error) error {
+	return fault.New(fault.Conflict, "database_in_use", "a server is using %s", e.place()).
+		WithRemedy("stop all servers of the yard first").WithCause(cause)
 }
 
 // checkBackup refuses a file that is not a complete backup that this version can use.

@@ -1,8 +1,11 @@
 package sql
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -10,52 +13,157 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/fault"
+	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
 
+// A backup has one form, whatever it is of, and can be put back into either store.
+func TestABackupOfEitherStoreIsPutBackIntoEither(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(from engineTest) {
+		file := filepath.Join(from.TempDir(), "backup")
+		s := writer(from, from.url, "server-1")
+		if err := s.Commit(from.Context(), batchOf(1)); err != nil {
+			from.Fatal(err)
+		}
+
+		if err := Backup(from.Context(), from.url, file); err != nil {
+			from.Fatal(err)
+		}
+
+		if err := s.Commit(from.Context(), batchOf(2)); err != nil {
+			from.Errorf("commit after a backup: %v", err)
+		}
+
+		wantKind(from.T, Backup(from.Context(), from.url, file), fault.Conflict, "file_exists")
+
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+			from.Errorf("the backup is %v, %v; want it to be private", info, err)
+		}
+
+		before, err := s.Load(from.Context(), time.Time{})
+		if err != nil {
+			from.Fatal(err)
+		}
+
+		for name, newURL := range engines() {
+			from.Run("into "+name, func(t *testing.T) {
+				url := newURL(t)
+				former := Former{Keep: filepath.Join(t.TempDir(), "kept.db"), Lease: time.Second}
+				if kept, err := PutBack(t.Context(), url, file, former); err != nil || kept != "" {
+					t.Fatalf("kept %q, %v", kept, err)
+				}
+
+				state, err := open(t, url).Load(t.Context(), time.Time{})
+				if err != nil || state.LastJob != 1 || len(state.Jobs) != 1 {
+					t.Fatalf("the last job is %d of %d, %v; want that of the backup", state.LastJob, len(state.Jobs), err)
+				}
+
+				if diff := cmp.Diff(before.Jobs[0], state.Jobs[0]); diff != "" {
+					t.Errorf("the job (-want +got):\n%s", diff)
+				}
+			})
+		}
+	})
+}
+
+func TestTheFormerDatabaseIsKeptAndOneInUseIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t engineTest) {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "backup")
+		former := Former{Keep: filepath.Join(dir, "kept.db"), Lease: 100 * time.Millisecond}
+		s := writer(t, t.url, "server-1")
+
+		users := &yardmaster.Batch{Users: []tenant.User{{ID: "ada", Role: tenant.Admin, Seq: 1}}}
+		for _, b := range []*yardmaster.Batch{users, batchOf(1)} {
+			if err := s.Commit(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		if err := Backup(t.Context(), t.url, file); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Commit(t.Context(), batchOf(2)); err != nil {
+			t.Fatal(err)
+		}
+
+		_, err := PutBack(t.Context(), t.url, file, former)
+		wantKind(t.T, err, fault.Conflict, "database_in_use")
+
+		if err := errors.Join(s.Resign(t.Context()), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+
+		kept, err := PutBack(t.Context(), t.url, file, former)
+		if err != nil || kept == "" {
+			t.Fatalf("kept %q, %v", kept, err)
+		}
+
+		for url, want := range map[string]uint64{t.url: 1, kept: 2} {
+			state, err := open(t, url).Load(t.Context(), time.Time{})
+			if err != nil || state.LastJob != want {
+				t.Errorf("the last job of %s is %d, %v; want %d", url, state.LastJob, err, want)
+			}
+		}
+	})
+}
+
+// A copy that is made while a server commits is of one moment: whoever has the last job has those before it.
 func TestABackupUnderARunningWriterIsConsistent(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	url, file := filepath.Join(dir, "yard.db"), filepath.Join(dir, "backup")
-	s := writer(t, url, "server-1")
-	if err := s.Commit(t.Context(), batchOf(1)); err != nil {
-		t.Fatal(err)
-	}
+	onEngines(t, func(t engineTest) {
+		s := writer(t, t.url, "server-1")
+		stop, stopped := make(chan struct{}), make(chan error, 1)
 
-	if err := Backup(t.Context(), url, file); err != nil {
-		t.Fatal(err)
-	}
+		go func() {
+			for n := uint64(1); ; n++ {
+				if err := s.Commit(context.WithoutCancel(t.Context()), batchOf(n)); err != nil {
+					stopped <- err
+					return
+				}
 
-	if err := s.Commit(t.Context(), batchOf(2)); err != nil {
-		t.Errorf("commit after a backup: %v", err)
-	}
+				select {
+				case <-stop:
+					stopped <- nil
+					return
+				default:
+				}
+			}
+		}()
 
-	wantKind(t, Backup(t.Context(), url, file), fault.Conflict, "file_exists")
-	wantKind(t, Backup(t.Context(), filepath.Join(dir, "none.db"), file+"2"), fault.NotFound, "no_database")
-	wantKind(t, Backup(t.Context(), "postgres://db/yard", file+"2"), fault.Invalid, "not_sqlite")
+		dir := t.TempDir()
 
-	_, err := PutBack(t.Context(), url, file)
-	wantKind(t, err, fault.Conflict, "database_in_use")
+		for i := range 3 {
+			file := filepath.Join(dir, strconv.Itoa(i))
+			if err := Backup(t.Context(), t.url, file); err != nil {
+				t.Fatal(err)
+			}
 
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-
-	kept, err := PutBack(t.Context(), url, file)
-	if err != nil || kept != url+".replaced" {
-		t.Fatalf("kept %q, %v", kept, err)
-	}
-
-	for path, want := range map[string]uint64{url: 1, kept: 2} {
-		state, err := open(t, path).Load(t.Context(), time.Time{})
-		if err != nil || state.LastJob != want {
-			t.Errorf("the last job of %s is %d, %v; want %d", path, state.LastJob, err, want)
+			state, err := open(t, file).Load(t.Context(), time.Time{})
+			if err != nil || uint64(len(state.Jobs)) != state.LastJob || state.LastEvent != state.LastJob {
+				t.Errorf("copy %d has %d jobs, the last is %d and the last event %d: %v", i, len(state.Jobs), state.LastJob,
+					state.LastEvent, err)
+			}
 		}
-	}
 
-	info, err := os.Stat(file)
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the backup is %v, %v; want it to be private", info, err)
+		close(stop)
+
+		if err := <-stopped; err != nil {
+			t.Errorf("the server could not commit beside a backup: %v", err)
+		}
+	})
+}
+
+func TestADatabaseThatIsNotThereIsNotBackedUp(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	err := Backup(t.Context(), filepath.Join(dir, "none.db"), filepath.Join(dir, "backup"))
+	wantKind(t, err, fault.NotFound, "no_database")
+
+	if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) > 0 {
+		t.Errorf("it left %v, %v", left, err)
 	}
 }
 
@@ -67,10 +175,10 @@ func TestWhatIsNotABackupIsNotPutBack(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	_, err := PutBack(t.Context(), url, text)
+	_, err := PutBack(t.Context(), url, text, Former{})
 	wantKind(t, err, fault.Invalid, "not_a_backup")
 
-	_, err = PutBack(t.Context(), url, filepath.Join(dir, "none"))
+	_, err = PutBack(t.Context(), url, filepath.Join(dir, "none"), Former{})
 	wantKind(t, err, fault.NotFound, "no_backup")
 
 	if _, err := os.Stat(url); !os.IsNotExist(err) {

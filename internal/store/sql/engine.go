@@ -38,6 +38,10 @@ type engine interface {
 	mark(n int) string
 	// chunks lists the numbers of rows per statement, the largest first and 1 last.
 	chunks() []int
+	// copyTo copies the database, as it is at one moment, into a file that becomes a SQLite database.
+	copyTo(ctx context.Context, file string) error
+	// putBack replaces the database by such a file and returns where the former one is kept, "" if there was none.
+	putBack(ctx context.Context, file string, former Former) (kept string, err error)
 	// risks lists settings under which the database may lose committed data.
 	risks(ctx context.Context, db *dbsql.DB) ([]string, error)
 }

@@ -257,8 +257,7 @@ func (s *Store) Events(ctx context.Context, f store.EventFilter) ([]yardmaster.E
 	}
 
 	if f.Kind != "" {
-		kind := clean(f.Kind)
-		first := kind + "."
+		kind, first := clean(f.Kind), clean(f.KindPrefix())
 		w.add("(kind = ? OR substr(kind, 1, ?) = ?)", kind, int64(utf8.RuneCountInString(first)), first)
 	}
 

@@ -70,17 +70,22 @@ type Store struct {
 // for SQLite, postgres://… for PostgreSQL. The schema is changed only while no server leads; Open
 // waits for that until ctx is cancelled.
 func Open(ctx context.Context, url string, opts Options) (*Store, error) {
+	eng, err := engineOf(url)
+	if err != nil {
+		return nil, err
+	}
+
+	return openEngine(ctx, eng, opts)
+}
+
+// openEngine is Open with the engine that the URL stands for.
+func openEngine(ctx context.Context, eng engine, opts Options) (*Store, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.NewSteady()
 	}
 
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
-	}
-
-	eng, err := engineOf(url)
-	if err != nil {
-		return nil, err
 	}
 
 	s, err := connect(eng, opts)

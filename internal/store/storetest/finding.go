@@ -197,6 +197,9 @@ func filtersEvents(h *harness) {
 		{"node", store.EventFilter{Node: "gpu-1"}, []uint64{2, 9}},
 		{"kind", store.EventFilter{Kind: "job.started"}, []uint64{2}},
 		{"first part of the kind", store.EventFilter{Kind: "job"}, []uint64{1, 2, 10}},
+		{"how a kind begins", store.EventFilter{Kind: "job.st"}, []uint64{2}}, // newcomer 23
+		{"a first part with its dot", store.EventFilter{Kind: "job."}, []uint64{1, 2}},
+		{"half a first part", store.EventFilter{Kind: "jo"}, nil},
 		{"other letters are another kind", store.EventFilter{Kind: "JOB"}, nil},
 		{"a wildcard is taken literally", store.EventFilter{Kind: "%"}, nil},
 		{"actor", store.EventFilter{Actor: "bob"}, []uint64{3, 10}},

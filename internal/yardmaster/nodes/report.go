@@ -47,12 +47,12 @@ func (r *Nodes) SetAbilities(n *Node, can Abilities) {
 }
 
 // setInventory records what a node's agent found, with an event for each GPU that broke or
-// recovered. The power draw of GPUs changes often and makes no event.
+// recovered. The power draw of GPUs and what the agent does change often and make no event.
 func (r *Nodes) setInventory(now time.Time, n *Node, found *fleet.Inventory) {
 	old := n.Inventory
 	found = rememberShared(r.vet(n, found), &old)
 	same := sameInventory(&old, found)
-	if same && slices.Equal(old.Draw, found.Draw) {
+	if same && slices.Equal(old.Draw, found.Draw) && old.Activity == found.Activity {
 		return
 	}
 

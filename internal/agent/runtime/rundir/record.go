@@ -72,9 +72,11 @@ func (s Spec) DeviceNames() []string {
 // Record is the content of launch.json: everything the supervisor needs.
 type Record struct {
 	Spec
-	Env    []string     `json:"env"`
-	Setup  *SetupPlan   `json:"setup,omitempty"`
-	Limits cgroup.Place `json:"limits"`
+	Env []string `json:"env"`
+	// PassedEnv names the variables in Env that are settings of the machine, separated by spaces.
+	PassedEnv string       `json:"passed_env,omitempty"`
+	Setup     *SetupPlan   `json:"setup,omitempty"`
+	Limits    cgroup.Place `json:"limits"`
 	// CRIU and Python are the programs with which snapshots are taken, CRIU only if the launch asks for them.
 	CRIU   string `json:"criu,omitempty"`
 	Python string `json:"python,omitempty"`
@@ -127,6 +129,8 @@ type Status struct {
 	Needed job.Bytes `json:"needed,omitempty"`
 	// Suspension is what became of the orders to suspend the program.
 	Suspension job.Suspension `json:"suspension,omitzero"`
+	// PassedEnv is that of the record.
+	PassedEnv string `json:"passed_env,omitempty"`
 	// PID is the process id of the program, or of the set-up while preparing; 0 if neither runs.
 	PID int `json:"pid,omitempty"`
 }
@@ -141,7 +145,7 @@ func (s Status) Report() api.RankReport {
 	return api.RankReport{
 		Run: s.Run, UID: s.UID, Rank: s.Rank, State: s.State, Started: s.Started, Ended: s.Ended, ExitCode: s.ExitCode,
 		Signal: s.Signal, Cause: s.Cause, Reason: s.Reason, Signalled: s.Signalled, Restore: s.Restore,
-		Needed: s.Needed, Suspension: s.Suspension,
+		Needed: s.Needed, Suspension: s.Suspension, PassedEnv: s.PassedEnv,
 	}
 }
 
