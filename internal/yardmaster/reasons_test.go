@@ -1,9 +1,11 @@
 package yardmaster_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
+	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/yardmaster"
@@ -93,5 +95,21 @@ func TestANodeIsIdleSinceItsLastRun(t *testing.T) {
 	n, err := y.NodeByName("a")
 	if err != nil || !n.Idle.Equal(over) {
 		t.Errorf("it is idle since %s (%v), and its last run ended at %s", n.Idle, err, over)
+	}
+}
+
+// TestSameGPUIsRefusedWhereAPolicyDoesNotKnowIt: a promise that the policy would not keep is not made.
+func TestSameGPUIsRefusedWhereAPolicyDoesNotKnowIt(t *testing.T) {
+	t.Parallel()
+	y := newYard(t) // under fifo
+	y.node("a", 1)
+	y.node("b", 1)
+
+	s := gang(2)
+	s.Resources.SameGPU = true
+
+	_, err := y.Step(y.now, yardmaster.Submit{Owner: "alice", Jobs: []yardmaster.NewJob{{Spec: s}}})
+	if f := (*fault.Error)(nil); !errors.As(err, &f) || f.Code != "not_supported" || f.Field != "resources.same_gpu" {
+		t.Errorf("it is answered by %v", err)
 	}
 }
