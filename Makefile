@@ -88,6 +88,11 @@ test-walls: ## Attack real yards as a researcher who wants what belongs to other
 	@scripts/setup.sh test
 	go test ./test/walls -count=1 -timeout 30m -v $(if $(FINDINGS),-run '^Test$(FINDINGS)_')
 
+.PHONY: test-newcomer
+test-newcomer: ## Go through the day of a newcomer: each finding is a test (FINDINGS=09 for one)
+	@scripts/setup.sh test
+	go test ./test/e2e/newcomer -count=1 -timeout 15m -v $(if $(FINDINGS),-run '^TestNewcomer$(FINDINGS)')
+
 .PHONY: soak
 soak: ## Break a yard at random while 2,000 jobs flow: SOAK=2h SEED=7 make soak (10 minutes, root)
 	@scripts/setup.sh test

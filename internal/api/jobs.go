@@ -64,7 +64,7 @@ type Job struct {
 	Pipeline  string       `json:"pipeline,omitempty"`
 	Deadline  *time.Time   `json:"deadline,omitempty"`
 	Ran       job.Duration `json:"ran,omitempty" doc:"how long its runs have run so far, without the waits before and between them"`
-	Expect    job.Duration `json:"expect,omitempty" doc:"how long the owner expects the job to take on the hardware it asks for, waiting not included; the job is late when it is estimated to run longer than that"`
+	Expect    job.Duration `json:"expect,omitempty" doc:"how long the owner expects the job to take on the hardware it asks for, waiting not included; the job is over expect when it is estimated to run longer than that"`
 	ExpectOn  *Reference   `json:"expect_on,omitempty" doc:"GPU that the expected run time is for; absent if unknown, and for jobs without GPUs"`
 	LateCost  job.Money    `json:"late_cost,omitempty" doc:"cost of each hour past the deadline"`
 	Done      *float64     `json:"done,omitempty" doc:"units of work completed, as reported by the program or estimated from its speed; absent if unknown"`
@@ -73,6 +73,9 @@ type Job struct {
 	Cost      float64      `json:"cost_usd,omitempty" doc:"cost of nodes and energy so far"`
 	Budget    job.Money    `json:"budget,omitempty"`
 	Forecast  *Forecast    `json:"forecast,omitempty" doc:"forecast of its finish; absent if there is none or the job has ended"`
+	Remarks   []string     `json:"remarks,omitempty" doc:"what its owner should know now: no progress, a loss that is NaN, a node that does not report, memory that was raised"`
+
+	NoCheckpoint bool `json:"no_checkpoint,omitempty" doc:"the job file has no checkpoint: a run that is stopped loses its work"`
 }
 
 // Reference is the GPU that a job's expected run time is for. It is recorded when the job is submitted.

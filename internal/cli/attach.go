@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -16,15 +17,14 @@ import (
 
 // stateNotes returns a function that reports the changes of a job, each once.
 func (a *app) stateNotes(first api.Job) func(api.Job) {
-	shown := first.Status
-	reason := first.Reason
+	shown := first
 
 	return func(j api.Job) {
-		if j.Status == shown && j.Reason == reason {
+		if j.Status == shown.Status && j.Reason == shown.Reason && slices.Equal(j.Remarks, shown.Remarks) {
 			return
 		}
 
-		shown, reason = j.Status, j.Reason
+		shown = j
 		a.Note("%s", a.stateLine(j))
 	}
 }
@@ -52,8 +52,8 @@ func (a *app) stateLine(j api.Job) string {
 		text += preposition + ranFor(j, a.Clock.Now())
 	}
 
-	if j.Reason != "" && j.State != job.Succeeded {
-		text += ": " + table.Plain(j.Reason)
+	if reason := remarked(&j); reason != "" {
+		text += ": " + table.Plain(reason)
 	}
 
 	if rest := forecasts.Line(&j, a.Clock.Now()); rest != "" {

@@ -20,6 +20,8 @@ type jobChange struct {
 	short, long string
 	next        string // said of a job that has not ended by the change itself
 	call        func(*api.Client, context.Context, id.Job) (api.Job, error)
+	// before asks whether jobs shall be changed; nil if nothing is asked.
+	before func(ctx context.Context, client *api.Client, jobs []string) error
 }
 
 // changeCommand returns the command of a change: cancel, kill, pause or resume.
@@ -40,6 +42,10 @@ func (a *app) changeCommand(c jobChange) *cobra.Command {
 	a.OutputFlag(cmd)
 	a.QuietFlag(cmd)
 
+	if c.before != nil {
+		a.YesFlag(cmd)
+	}
+
 	return cmd
 }
 
@@ -51,6 +57,12 @@ func (a *app) doChange(ctx context.Context, c jobChange, jobs []string) error {
 	}
 
 	defer client.Close()
+
+	if c.before != nil {
+		if err := c.before(ctx, client, jobs); err != nil {
+			return err
+		}
+	}
 
 	page := api.JobPage{Jobs: []api.Job{}}
 	var first error

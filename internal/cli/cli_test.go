@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -119,6 +120,21 @@ func newYard(t *testing.T) *yard {
 // answer makes the yard answer a call ("GET /api/v1/jobs") with a value.
 func (y *yard) answer(pattern string, value any) {
 	y.mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, value) })
+}
+
+// list makes the yard list jobs, those in the states that are asked for.
+func (y *yard) list(all ...api.Job) {
+	y.mux.HandleFunc("GET /api/v1/jobs", func(w http.ResponseWriter, r *http.Request) {
+		states := r.URL.Query()["state"]
+		page := api.JobPage{}
+		for _, j := range all {
+			if len(states) == 0 || slices.Contains(states, string(j.State)) {
+				page.Jobs = append(page.Jobs, j)
+			}
+		}
+
+		reply(w, http.StatusOK, page)
+	})
 }
 
 // refuse makes the yard answer a call with a problem.

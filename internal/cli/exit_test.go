@@ -3,13 +3,16 @@ package cli
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/api"
 	"trainyard/internal/cli/exit"
+	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/tenant"
 )
@@ -216,10 +219,66 @@ func TestChangesOfJobsGoOnAfterOneThatFails(t *testing.T) {
 	}
 }
 
+// TestPauseAsksBeforeWorkIsLost is newcomer 12: pause and drain threw the work of jobs away that have no checkpoint.
+func TestPauseAsksBeforeWorkIsLost(t *testing.T) {
+	t.Parallel()
+
+	running := api.Job{ID: "j1", Name: "long", State: job.Running, NoCheckpoint: true, Nodes: []id.Node{"box2"},
+		Started: new(ago(2 * time.Hour)), Ran: job.Duration(2 * time.Hour)}
+	saved, queued := running, running
+	saved.ID, saved.NoCheckpoint = "j2", false
+	queued.ID, queued.State = "j3", job.Pending
+
+	const warning = "j1 long has no checkpoint: its work so far (2h) is lost, and it starts again from the beginning."
+
+	for name, tt := range map[string]struct {
+		args   []string
+		answer string // on a terminal; "" if nobody can be asked
+		warns  bool
+		done   bool
+	}{
+		"nobody can be asked":  {[]string{"pause", "j1"}, "", true, true},
+		"the person says no":   {[]string{"pause", "j1"}, "n\n", true, false},
+		"the person says yes":  {[]string{"pause", "j1"}, "y\n", true, true},
+		"not asked":            {[]string{"pause", "--yes", "j1"}, "n\n", true, true},
+		"it has a checkpoint":  {[]string{"pause", "j2"}, "n\n", false, true},
+		"it does not run":      {[]string{"pause", "j3"}, "n\n", false, true},
+		"to drain its node":    {[]string{"drain", "box2"}, "n\n", true, false},
+		"to drain another one": {[]string{"drain", "box1"}, "n\n", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := newYard(t)
+			y.list(running, saved)
+
+			for _, j := range []api.Job{running, saved, queued} {
+				y.answer("GET /api/v1/jobs/"+string(j.ID), api.JobDetail{Job: j})
+			}
+
+			y.answer("POST /api/v1/jobs/{job}/pause", running)
+			y.answer("POST /api/v1/nodes/{node}/drain", someNodes()[1])
+
+			p := newPerson(t).at(t, y)
+			p.terminal, p.env.Stdin = tt.answer != "", strings.NewReader(tt.answer)
+			code := p.types(t.Context(), tt.args...)
+
+			done := slices.ContainsFunc(y.called(), func(call string) bool { return strings.HasPrefix(call, "POST ") })
+			if done != tt.done || (code == exit.OK) != tt.done {
+				t.Errorf("exit code %d, done: %v\n%s", code, done, p.stderr)
+			}
+
+			if strings.Contains(p.stderr.String(), warning) != tt.warns {
+				t.Errorf("it says: %s", p.stderr)
+			}
+		})
+	}
+}
+
 func TestAccountsAndNodesAreChangedAsAsked(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	node := someNodes()[1]
+	y.list()
 	y.answer("POST /api/v1/nodes/box2/drain", node)
 	y.answer("POST /api/v1/nodes/box2/uncordon", node)
 	y.answer("POST /api/v1/nodes/box2/cordon", node)

@@ -445,7 +445,7 @@ func TestWatchShowsChangesUntilCtrlC(t *testing.T) {
 	y, p := newYard(t), newPerson(t)
 	p.at(t, y)
 	p.terminal = true
-	y.answer("GET /api/v1/jobs", api.JobPage{Jobs: someJobs()})
+	y.list(someJobs()...)
 	ctx, interrupt := context.WithCancel(t.Context())
 	done := make(chan int)
 	go func() { done <- p.types(ctx, "jobs", "-w", "--all") }()

@@ -187,7 +187,7 @@ func withForecasts(t *testing.T) *yard {
 	y.answer("GET /api/v1/jobs/j9", waiting)
 	y.answer("GET /api/v1/jobs/j9/forecast", waiting.Forecast)
 	y.answer("GET /api/v1/jobs/j9/metrics", api.MetricList{Metrics: []api.Metric{}})
-	y.answer("GET /api/v1/jobs", api.JobPage{Jobs: foreseen()})
+	y.list(foreseen()...)
 
 	ended := api.JobDetail{Job: someJobs()[2], Spec: json.RawMessage(`{"run":"python train.py"}`)}
 	y.answer("GET /api/v1/jobs/j6", ended)

@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -228,7 +227,7 @@ func detail() api.JobDetail {
 func full(t *testing.T) *yard {
 	t.Helper()
 	y := newYard(t)
-	y.answer("GET /api/v1/jobs", api.JobPage{Jobs: someJobs()})
+	y.list(someJobs()...)
 	y.answer("GET /api/v1/jobs/j9", detail())
 	y.answer("GET /api/v1/jobs/j9/metrics", api.MetricList{Metrics: []api.Metric{}})
 	y.answer("GET /api/v1/nodes", api.NodePage{Nodes: someNodes()})
@@ -411,22 +410,11 @@ func TestJobsWithoutFlagsShowsActiveAndRecentlyEnded(t *testing.T) {
 	y := newYard(t)
 	y.answer("GET /api/v1/whoami", api.Whoami{User: "ada"})
 
-	all := append(
+	y.list(append(
 		someJobs(),
 		api.Job{ID: "j5", State: job.Succeeded, Ended: new(ago(25 * time.Hour))},
 		api.Job{ID: "j4", State: job.Paused},
-	)
-
-	y.mux.HandleFunc("GET /api/v1/jobs", func(w http.ResponseWriter, r *http.Request) {
-		page := api.JobPage{}
-		for _, j := range all {
-			if slices.Contains(r.URL.Query()["state"], string(j.State)) {
-				page.Jobs = append(page.Jobs, j)
-			}
-		}
-
-		reply(w, http.StatusOK, page)
-	})
+	)...)
 
 	p := newPerson(t).at(t, y)
 	if code := p.types(t.Context(), "jobs", "--owner", "me", "--name", "x", "--node", "box1", "-q"); code != exit.OK ||
@@ -434,13 +422,13 @@ func TestJobsWithoutFlagsShowsActiveAndRecentlyEnded(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, p.stderr)
 	}
 
-	if got := p.stdout.String(); got != "j9\nj7\nj6\nj4\n" {
-		t.Errorf("listed %q: want those that have not ended and those that ended within a day, newest first", got)
+	if got := p.stdout.String(); got != "j7\nj9\nj4\nj6\n" {
+		t.Errorf("listed %q: want those that run, those that wait and those that ended within a day, newest first", got)
 	}
 
 	want := []string{
 		"GET /api/v1/whoami",
-		"GET /api/v1/jobs?limit=50&name=x&node=box1&owner=ada&state=pending&state=starting&state=running&state=recovering&state=pausing&state=paused&state=cancelling",
+		"GET /api/v1/jobs?limit=500&name=x&node=box1&owner=ada&state=pending&state=starting&state=running&state=recovering&state=pausing&state=paused&state=cancelling",
 		"GET /api/v1/jobs?limit=500&name=x&node=box1&owner=ada&since=2026-01-29T12%3A00%3A00Z&state=succeeded&state=failed&state=cancelled",
 	}
 
@@ -449,20 +437,35 @@ func TestJobsWithoutFlagsShowsActiveAndRecentlyEnded(t *testing.T) {
 	}
 
 	p = newPerson(t).at(t, y)
-	if code := p.types(t.Context(), "jobs", "--limit", "2"); code != exit.OK {
-		t.Fatalf("exit code %d: %s", code, p.stderr)
-	}
-
-	if got := strings.Count(p.stdout.String(), "\n"); got != 3 ||
-		!strings.Contains(p.stderr.String(), "Showing the newest 2 jobs; use --limit for more.") {
-		t.Errorf("%d lines for a limit of 2:\n%s%s", got, p.stdout, p.stderr)
-	}
-
-	p = newPerson(t).at(t, y)
 	if code := p.types(t.Context(), "jobs", "-q", "--since", "2d", "--state", "succeeded", "--state",
 		"Paused"); code != exit.OK ||
-		p.stdout.String() != "j5\nj4\n" {
+		p.stdout.String() != "j4\nj5\n" {
 		t.Errorf("exit code %d, listed %q: %s", code, p.stdout, p.stderr)
+	}
+}
+
+// TestRunningJobsAreNeverHidden is newcomer 3: a running job vanished behind 50 newer ones that had ended.
+func TestRunningJobsAreNeverHidden(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+
+	all := []api.Job{{ID: "j1", Name: "long", State: job.Running}, {ID: "j2", Name: "queued", State: job.Pending}}
+	for n := range 55 {
+		all = append(all, api.Job{ID: id.NewJob(uint64(60 - n)), State: job.Succeeded, Ended: new(ago(time.Minute))})
+	}
+
+	y.list(all...)
+
+	for _, flags := range [][]string{nil, {"--all"}, {"--since", "2d"}} {
+		p := newPerson(t).at(t, y)
+		if code := p.types(t.Context(), append([]string{"jobs", "-q", "--limit", "2"}, flags...)...); code != exit.OK {
+			t.Fatalf("%v: exit code %d: %s", flags, code, p.stderr)
+		}
+
+		if got := p.stdout.String(); got != "j1\nj2\nj60\nj59\n" ||
+			!strings.Contains(p.stderr.String(), "Showing the newest 2 ended jobs; use --limit for more.") {
+			t.Errorf("%v: listed %q: %s", flags, got, p.stderr)
+		}
 	}
 }
 

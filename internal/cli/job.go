@@ -73,6 +73,10 @@ why it is not running, which jobs hold the resources, and what would let it star
 // jobDetail writes a job for people; foreseen writes what is expected of it.
 func (a *app) jobDetail(j api.JobDetail, foreseen func() error) error {
 	now := a.Clock.Now()
+	if j.Why != nil {
+		j.Reason = "" // it says why in more detail below
+	}
+
 	if err := a.jobFields(j.Job, now); err != nil {
 		return err
 	}
@@ -155,6 +159,7 @@ func (a *app) jobFields(j api.Job, now time.Time) error {
 
 	fields := []console.Field{
 		{Name: "Job", Value: strings.TrimSpace(string(j.ID) + " " + j.Name)}, status, {Name: "Reason", Value: j.Reason},
+		{Name: "Remarks", Value: strings.Join(j.Remarks, "; "), Color: table.Yellow},
 		{Name: "Owner", Value: string(j.Owner)}, {Name: "Project", Value: string(j.Project)},
 		{Name: "Resources", Value: resources}, {Name: "Nodes", Value: nodeList(j.Nodes)},
 		{Name: "Priority", Value: strconv.Itoa(j.Priority)}, {Name: "Needs", Value: strings.Join(needs, ", ")},

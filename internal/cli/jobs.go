@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,11 +37,12 @@ func (a *app) jobs() *cobra.Command {
 		Use:     "jobs",
 		Aliases: []string{"ps", "queue"},
 		Short:   "List jobs",
-		Long: `List jobs, newest first: those that have not ended and those that ended within
-the last day. Admins see all jobs, researchers their own.
+		Long: `List jobs: those that run, those that wait, and those that ended within the last day, each newest
+first. Jobs that have not ended are always shown. Admins see all jobs, researchers their own.
 
 LEFT is the estimated remaining time, "~" marks a default guess; a queued job shows its estimated
-run time. "late" marks a job that will miss its deadline.`,
+run time. "late" marks a job that will miss its deadline, "over expect" one that will run longer
+than its owner expects.`,
 		Example: `  trainyard jobs
   trainyard jobs -w
   trainyard jobs --state running --state pending --owner me
@@ -90,7 +92,7 @@ run time. "late" marks a job that will miss its deadline.`,
 	flags.StringVar(&name, "name", "", "only jobs whose `name` contains this")
 	flags.StringVar(&node, "node", "", "only jobs that run or ran on this `node`")
 	flags.StringVar(&since, "since", "", "show ended jobs only if they ended within this `duration`, e.g. 6h or 2d")
-	flags.IntVar(&limit, "limit", 50, "maximum `number` of jobs to show")
+	flags.IntVar(&limit, "limit", 50, "maximum `number` of ended jobs to show")
 	a.OutputFlag(cmd, console.Wide)
 	a.QuietFlag(cmd)
 
@@ -118,13 +120,13 @@ func (a *app) doJobs(ctx context.Context, q jobsQuery, watch bool) error {
 		return a.watchJobs(ctx, client, q)
 	}
 
-	page, more, err := a.listJobs(ctx, client, q)
+	page, cut, err := a.listJobs(ctx, client, q)
 	if err != nil {
 		return err
 	}
 
-	if more {
-		defer a.Note("Showing the newest %d jobs; use --limit for more.", len(page.Jobs))
+	if cut != "" {
+		defer a.Note("%s", cut)
 	}
 
 	return a.Show(page, func() []string { return ids(page.Jobs) }, func() error {
@@ -137,14 +139,10 @@ func (a *app) doJobs(ctx context.Context, q jobsQuery, watch bool) error {
 	})
 }
 
-// listJobs fetches the jobs asked for and reports whether there are more. Jobs
-// that have not ended are shown however old they are, so that these and the
-// recently ended ones are two lists.
-func (a *app) listJobs(ctx context.Context, client *api.Client, q jobsQuery) (page api.JobPage, more bool, err error) {
-	if q.recent == 0 {
-		return collectJobs(ctx, client, q.filter, q.limit, nil)
-	}
-
+// listJobs fetches the jobs asked for: those that run, those that wait, and then those that have ended, each newest
+// first. Jobs that have not ended are shown however old they are and do not count against the limit. cut says which
+// jobs were left out, "" if none were.
+func (a *app) listJobs(ctx context.Context, client *api.Client, q jobsQuery) (all api.JobPage, cut string, err error) {
 	active, ended := q.filter, q.filter
 	active.States, ended.States = nil, nil
 	for _, s := range job.States() {
@@ -157,38 +155,58 @@ func (a *app) listJobs(ctx context.Context, client *api.Client, q jobsQuery) (pa
 		}
 	}
 
-	from := a.Clock.Now().Add(-q.recent)
-	ended.Since = from.Add(-longestLife)
-	recently := func(j api.Job) bool { return j.Ended != nil && !j.Ended.Before(from) }
-
-	all := api.JobPage{Jobs: []api.Job{}}
-	for _, part := range []struct {
-		filter api.JobFilter
-		keep   func(api.Job) bool
-	}{{active, nil}, {ended, recently}} {
-		if len(part.filter.States) == 0 {
-			continue
-		}
-
-		page, cut, err := collectJobs(ctx, client, part.filter, q.limit, part.keep)
+	all.Jobs = []api.Job{}
+	if len(active.States) > 0 {
+		page, more, err := collectJobs(ctx, client, active, maxActive, nil)
 		if err != nil {
-			return page, false, err
+			return page, "", err
 		}
 
-		all.Jobs, more = append(all.Jobs, page.Jobs...), more || cut
+		all = page
+		slices.SortStableFunc(all.Jobs, func(x, y api.Job) int { return cmp.Compare(turn(x.State), turn(y.State)) })
+
+		if more {
+			cut = fmt.Sprintf("Showing the newest %d jobs that have not ended; narrow the list, e.g. with --owner me.", maxActive)
+		}
 	}
 
-	slices.SortStableFunc(all.Jobs, func(x, y api.Job) int {
-		m, _ := x.ID.Number()
-		n, _ := y.ID.Number()
-		return cmp.Compare(n, m)
+	if len(ended.States) == 0 {
+		return all, cut, nil
+	}
+
+	var keep func(api.Job) bool
+	if q.recent > 0 {
+		from := a.Clock.Now().Add(-q.recent)
+		ended.Since = from.Add(-longestLife)
+		keep = func(j api.Job) bool { return j.Ended != nil && !j.Ended.Before(from) }
+	}
+
+	page, more, err := collectJobs(ctx, client, ended, q.limit, keep)
+	if err != nil {
+		return page, "", err
+	}
+
+	// A job may have ended between the two requests.
+	all.Jobs = slices.DeleteFunc(all.Jobs, func(j api.Job) bool {
+		return slices.ContainsFunc(page.Jobs, func(e api.Job) bool { return e.ID == j.ID })
 	})
+	all.Jobs = append(all.Jobs, page.Jobs...)
 
-	if len(all.Jobs) > q.limit {
-		all.Jobs, more = all.Jobs[:q.limit], true
+	if more {
+		cut = strings.TrimSpace(cut + fmt.Sprintf("\nShowing the newest %s; use --limit for more.",
+			humanize.Count(len(page.Jobs), "ended job")))
 	}
 
-	return all, more, nil
+	return all, cut, nil
+}
+
+// turn orders jobs that have not ended: those that hold nodes come first.
+func turn(s job.State) int {
+	if s.Live() {
+		return 0
+	}
+
+	return 1
 }
 
 const (
@@ -197,6 +215,8 @@ const (
 	longestLife = 30 * 24 * time.Hour
 	// mostScanned bounds how many jobs are looked at for those to keep.
 	mostScanned = 2000
+	// maxActive bounds how many jobs that have not ended are shown: no person reads more, and each page is a request.
+	maxActive = 2000
 )
 
 // collectJobs fetches pages until there are as many jobs to keep as wanted, and
@@ -282,10 +302,19 @@ func (a *app) jobTable(jobs []api.Job) *table.Table {
 			}
 		}
 
-		t.Cells(append(row, table.Cell{Text: j.Reason})...)
+		t.Cells(append(row, table.Cell{Text: remarked(&j), Color: remarkColor(&j)})...)
 	}
 
 	return t
+}
+
+// remarkColor is the colour of a reason: it stands out if the owner of the job should know something.
+func remarkColor(j *api.Job) table.Color {
+	if len(j.Remarks) > 0 {
+		return table.Yellow
+	}
+
+	return table.NoColor
 }
 
 // ranFor writes how long a job has run, or ran, in all: the time in the queue before and between its runs does not

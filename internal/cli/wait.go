@@ -22,7 +22,8 @@ func (a *app) wait() *cobra.Command {
 		Short: "Wait until jobs have ended",
 		Long: `Wait until jobs have ended and end with their exit code: that of the first that
 did not succeed (see: trainyard help exit-codes). Jobs that have not ended within
---timeout give 101.`,
+--timeout give 101, and so does a job that is paused until its owner decides, as when its
+budget is used up.`,
 		Example: `  id=$(trainyard submit -q job.yaml)
   trainyard wait $id && trainyard logs $id
   trainyard wait j7 j8 --timeout 2h`,
@@ -67,7 +68,8 @@ func (a *app) doWait(ctx context.Context, jobs []string, limit time.Duration) er
 
 	ends, errs := make([]api.Job, len(jobs)), make([]error, len(jobs))
 	for i, j := range jobs {
-		ends[i], errs[i] = follow.Follower{Note: a.Note}.UntilEnded(bounded, client, id.Job(j), time.Second)
+		ends[i], errs[i] = follow.Follower{Note: a.Note}.UntilEnded(
+			bounded, client, id.Job(j), time.Second, a.pauseNotes())
 		if errors.Is(errs[i], context.DeadlineExceeded) && ctx.Err() == nil {
 			errs[i] = &exit.Result{
 				Code: exit.NotFinished,
@@ -76,6 +78,10 @@ func (a *app) doWait(ctx context.Context, jobs []string, limit time.Duration) er
 			}
 
 			break
+		}
+
+		if errs[i] == nil && !ends[i].State.Final() {
+			errs[i] = undecided(ends[i])
 		}
 
 		if errs[i] != nil {
@@ -102,4 +108,26 @@ func (a *app) doWait(ctx context.Context, jobs []string, limit time.Duration) er
 
 		return nil
 	}), result)
+}
+
+// pauseNotes returns a function that says once that a job is paused, and why: somebody has to resume it.
+func (a *app) pauseNotes() func(api.Job) {
+	paused := false
+
+	return func(j api.Job) {
+		if j.State == job.Paused && !paused {
+			a.Note("%s", a.stateLine(j))
+		}
+
+		paused = j.State == job.Paused
+	}
+}
+
+// undecided says that a job is paused until its owner decides.
+func undecided(j api.Job) error {
+	return &exit.Result{
+		Code: exit.NotFinished,
+		Err: fault.New(fault.Conflict, "job_paused", "job %s is paused until its owner decides: %s", j.ID, j.Reason).
+			WithRemedy("see what can be done with: trainyard job %s", j.ID),
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trainyard/internal/api"
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/table"
 	"trainyard/internal/humanize"
@@ -57,6 +58,16 @@ func (a *app) declined(err error) error {
 	a.Note("Nothing was changed.")
 
 	return exit.With(exit.Error)
+}
+
+// remarked writes why a job is in its state, after what its owner should know. That a job has succeeded its status says.
+func remarked(j *api.Job) string {
+	parts := slices.Clone(j.Remarks)
+	if j.Reason != "" && j.State != job.Succeeded {
+		parts = append(parts, j.Reason)
+	}
+
+	return strings.Join(parts, "; ")
 }
 
 // few writes some of a list, and how many there are beyond.

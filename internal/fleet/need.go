@@ -27,6 +27,7 @@ type Need struct {
 	Snapshot        bool   // nodes that can save the program and restore it
 	Shared          string // nodes that see this shared file system; "" for any
 	Secrets         bool   `json:",omitempty"` // nodes whose agents pass secrets on
+	SameGPU         bool   `json:",omitempty"` // nodes with one GPU model, see MostAlike
 	// Image is what the snapshot needs from which the program continues, or would continue if it were moved.
 	Image Image `json:",omitzero"`
 	// Owner keeps the job off nodes that are dedicated to another user; "" if the yard has no node for one user at a time.
@@ -70,6 +71,7 @@ func NeedOf(s *job.Spec, floor job.Floor, avoid []id.Node) Need {
 
 	n.Snapshot = s.Checkpoint != nil && s.Checkpoint.Snapshot
 	n.Secrets = len(s.Secrets) > 0
+	n.SameGPU = r.SameGPU
 
 	if len(avoid) > 0 {
 		names := make([]string, len(avoid))
@@ -87,6 +89,24 @@ func NeedOf(s *job.Spec, floor job.Floor, avoid []id.Node) Need {
 // Particular reports whether nodes with the same hardware may differ in whether they meet the need.
 func (n *Need) Particular() bool {
 	return n.Avoid != "" || n.Snapshot || n.Shared != "" || n.Owner != "" || n.Secrets
+}
+
+// MostAlike returns how many of the rooms at most could run the ranks of a job together: those with one kind of GPU if it
+// asks for that, and else all of them. Nodes with GPUs of several kinds are alike none.
+func (n *Need) MostAlike(rooms []*Room) int {
+	if !n.SameGPU {
+		return len(rooms)
+	}
+
+	most, kinds := min(len(rooms), 1), map[int32]int{}
+	for _, r := range rooms {
+		if r.Kind >= 0 {
+			kinds[r.Kind]++
+			most = max(most, kinds[r.Kind])
+		}
+	}
+
+	return most
 }
 
 // Matcher tests rooms against one need. It remembers the answer for each kind

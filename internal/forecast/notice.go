@@ -2,10 +2,12 @@ package forecast
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
 
+	"trainyard/internal/humanize"
 	"trainyard/internal/job"
 	"trainyard/internal/metric"
 	"trainyard/internal/quantile"
@@ -17,9 +19,9 @@ const (
 	OnTime    = "forecast_on_time"   // no longer
 	Misses    = "target_unlikely"    // it will not reach its target
 	Reachable = "target_likely"      // it may, after all
-	NotNumber = "metric_not_number"  // a loss is NaN or infinite
+	NotNumber = job.NoticeNotNumber  // a loss is NaN or infinite
 	Number    = "metric_number"      // it is a number again
-	Stalled   = "progress_stalled"   // nothing was reported for long
+	Stalled   = job.NoticeStalled    // nothing was reported for long
 	Moving    = "progress_continues" // something was
 )
 
@@ -55,9 +57,9 @@ const (
 // Compare returns the notices about a new forecast, given the one before it, which may be nil. Each is sent once, and
 // withdrawn once when it no longer applies: the active ones are kept in the new forecast's Said, which Compare sets.
 func Compare(before, now *job.Forecast, w Watch) []Notice {
-	now.Notices = nil
+	now.Notices, now.Remarks = nil, nil
 	if before != nil {
-		now.Notices = slices.Clone(before.Notices)
+		now.Notices, now.Remarks = slices.Clone(before.Notices), maps.Clone(before.Remarks)
 	}
 
 	n := notices{f: now}
@@ -80,6 +82,7 @@ func (n *notices) toggle(on bool, code string, format string, args ...any) {
 	key := code
 	if !on {
 		key = beginning[code]
+		delete(n.f.Remarks, key)
 	}
 
 	stands := slices.Contains(n.f.Notices, key)
@@ -94,6 +97,16 @@ func (n *notices) toggle(on bool, code string, format string, args ...any) {
 	}
 
 	n.all = append(n.all, Notice{Code: code, Text: fmt.Sprintf(format, args...)})
+}
+
+// remark sets what the owner of a job should know as long as a notice applies. It names times and not durations, so that
+// it stays the same meanwhile.
+func (n *notices) remark(code, format string, args ...any) {
+	if n.f.Remarks == nil {
+		n.f.Remarks = map[string]string{}
+	}
+
+	n.f.Remarks[code] = fmt.Sprintf(format, args...)
 }
 
 // beginning is, for the end of something, the code of its beginning.
@@ -182,6 +195,7 @@ func (n *notices) checkFinite(w *Watch) {
 		}
 
 		n.toggle(true, NotNumber, "%s is NaN or infinite (%d %s)%s.", s.Name, s.NonFinite, plural(s.NonFinite, "value"), last)
+		n.remark(NotNumber, "%s is NaN or infinite%s", s.Name, last)
 
 		return
 	}
@@ -221,6 +235,7 @@ func (n *notices) checkProgress(w *Watch) {
 	quiet := unix(w.Now) - max(reported, unix(w.Running))
 	if bound := max(minSilence, silentIntervals*usual, w.Save.Seconds()); quiet > bound {
 		n.toggle(true, Stalled, "No progress for %s: the program usually reports every %s.", span(quiet), span(usual))
+		n.remark(Stalled, "no progress since %s", humanize.Time(w.Now.Add(-job.Seconds(quiet)), w.Now.UTC()))
 		return
 	}
 

@@ -123,9 +123,16 @@ func TestALossThatIsNoNumberIsTold(t *testing.T) {
 		t.Errorf("told twice: %+v", got)
 	}
 
+	// Newcomer 6: it is shown with the job as long as it holds.
+	want := map[string]string{NotNumber: "train_loss is NaN or infinite; last finite value 2.5 at step 12,000"}
+	if diff := cmp.Diff(want, second.Remarks); diff != "" {
+		t.Errorf("remarks (-want +got):\n%s", diff)
+	}
+
 	w.Series[1].NonFinite = 0
-	if got := codes(Compare(second, ending(10), w)); !cmp.Equal(got, []string{Number}) {
-		t.Errorf("after it: %v", got)
+	third := ending(10)
+	if got := codes(Compare(second, third, w)); !cmp.Equal(got, []string{Number}) || len(third.Remarks) > 0 {
+		t.Errorf("after it: %v, %v", got, third.Remarks)
 	}
 }
 
@@ -166,8 +173,20 @@ func TestSilenceIsToldOfByWhatIsUsual(t *testing.T) {
 		t.Errorf("%q", got[0].Text)
 	}
 
+	// Newcomer 6: it is shown with the job, in the same words as long as it holds.
+	for _, later := range []float64{61, 300} {
+		w.Now = after(later)
+		next := ending(10)
+		Compare(f, next, w)
+
+		if got := next.Remarks[Stalled]; got != "no progress since 12:00 UTC" {
+			t.Errorf("after %g s the remark is %q", later, got)
+		}
+	}
+
 	w.Now = after(1)
-	if got := codes(Compare(f, ending(10), w)); !cmp.Equal(got, []string{Moving}) {
-		t.Errorf("after it: %v", got)
+	moving := ending(10)
+	if got := codes(Compare(f, moving, w)); !cmp.Equal(got, []string{Moving}) || len(moving.Remarks) > 0 {
+		t.Errorf("after it: %v, %v", got, moving.Remarks)
 	}
 }

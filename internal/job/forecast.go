@@ -29,7 +29,15 @@ type Forecast struct {
 	Path      []id.Job         `json:"path,omitempty"` // the critical path: of the jobs it needs, those that finish last
 	Elsewhere []Elsewhere      `json:"elsewhere,omitempty"`
 	Notices   []string         `json:"notices,omitempty"` // codes of the notices that its owner received and that still apply
+	// Remarks says by code what its owner should know as long as the notice applies.
+	Remarks map[string]string `json:"remarks,omitempty"`
 }
+
+// Codes of notices that are shown with the job as long as they apply.
+const (
+	NoticeNotNumber = "metric_not_number" // a loss is NaN or infinite
+	NoticeStalled   = "progress_stalled"  // nothing was reported for long
+)
 
 // Band is an estimate with its prediction interval.
 type Band struct {

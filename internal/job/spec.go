@@ -143,6 +143,7 @@ type Resources struct {
 	GPUMemory ByteRange `json:"gpu_memory,omitzero"`
 	GPUShare  float64   `json:"gpu_share,omitempty"`
 	Nodes     Range     `json:"nodes"`
+	SameGPU   bool      `json:"same_gpu,omitempty"` // all nodes have the same GPU model
 	CPUs      CPUs      `json:"cpus"`
 	Memory    Bytes     `json:"memory,omitempty"`
 }

@@ -44,6 +44,23 @@ func (r *Run) WorkingSince() time.Time {
 	return r.Started.Add(time.Duration(r.Ranks[0].Lent))
 }
 
+// Took returns how long the program of a run that has ended ran, by the clocks of its nodes: the report of its end may
+// come long after it, as from a node that was cut off. Where its nodes do not say, it is what Worked returns.
+func (r *Run) Took(now time.Time) time.Duration {
+	longest := time.Duration(0)
+
+	for i := range r.Ranks {
+		k := &r.Ranks[i]
+		if k.Started.IsZero() || k.Ended.IsZero() || k.Cause == CauseNodeLost || k.Lends() {
+			return r.Worked(now)
+		}
+
+		longest = max(longest, k.Ended.Sub(k.Started)-time.Duration(k.Lent))
+	}
+
+	return min(longest, max(now.Sub(r.Ordered), 0))
+}
+
 // Worked returns how long a run has run by a time, without the time that it was suspended.
 func (r *Run) Worked(at time.Time) time.Duration {
 	if r.Suspended() && at.After(r.Ranks[0].Suspended) {

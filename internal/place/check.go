@@ -242,6 +242,17 @@ func (c *checker) put(at int, room fleet.Room) {
 	c.changed = append(c.changed, roomChange{at, room})
 }
 
+// alike reports whether a room has the same kind of GPU as those that the job has been given so far.
+func (c *checker) alike(at int) bool {
+	if len(c.pending) == 0 {
+		return true
+	}
+
+	first, next := c.pending[0].room.Kind, c.room(at).Kind
+
+	return first == next && next >= 0
+}
+
 func (c *checker) start(s *Start) error {
 	need := s.Item.Shape.Need
 	switch {
@@ -264,6 +275,9 @@ func (c *checker) start(s *Start) error {
 		at, found := c.find(allocation.Node)
 		if !found {
 			return refuse(s.Item.Job, "there is no node %s", allocation.Node)
+		}
+		if need.SameGPU && !c.alike(at) {
+			return refuse(s.Item.Job, "it asks for one GPU model (same_gpu), and node %s has another than the first", allocation.Node)
 		}
 		if slices.ContainsFunc(c.pending, func(t roomChange) bool { return t.at == at }) {
 			return refuse(s.Item.Job, "it is given two ranks on node %s", allocation.Node)

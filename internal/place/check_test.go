@@ -59,6 +59,12 @@ func TestCheckRefusesWhatCannotBeCarriedOut(t *testing.T) {
 			[]string{"the plan for job j2 cannot be carried out: it does not fit on node a"}},
 		"a node outside its place": {starts(need(1, func(s *job.Spec) { s.Place = job.PlaceCloud }), one("a", 1)), []string{cannot + "it does not fit on node a"}},
 		"data that may be nowhere": {starts(need(1, func(s *job.Spec) { s.Place = job.PlaceNowhere }), one("a", 1)), []string{cannot + "it does not fit on node a"}},
+		"unlike nodes for a job with same_gpu": {
+			starts(need(1, func(s *job.Spec) {
+				two(s)
+				s.Resources.SameGPU = true
+			}), []place.Allocation{seat("a", 1), seat("t4", 1)}),
+			[]string{cannot + "it asks for one GPU model (same_gpu), and node t4 has another than the first"}},
 		"a gang of which half fits takes nothing": {
 			append(starts(need(2, two), []place.Allocation{seat("a", 3), seat("b", 3)}), starts(need(1, nil), nil,
 				one("a", 1))[1:]...),
@@ -71,6 +77,7 @@ func TestCheckRefusesWhatCannotBeCarriedOut(t *testing.T) {
 			y.hold("a", "j99", 8, 1000, 0)
 			y.node("b", 1, nil)
 			y.node("closed", 4, func(n *fleet.Node) { n.Cordoned = true })
+			y.node("t4", 1, func(n *fleet.Node) { n.Inventory.GPUs[0] = fleet.GPU{Model: "Tesla T4", Memory: 16 << 30} })
 			good, bad := place.Check(y.view(), place.Plan{Starts: tc.plan})
 
 			var got []string

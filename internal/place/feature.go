@@ -8,6 +8,19 @@ type Feature string
 // Clouds is provisioning on-demand nodes.
 const Clouds Feature = "clouds"
 
+// AlikeKeeper is a policy that runs jobs with same_gpu on nodes with one GPU model. The others refuse such jobs.
+type AlikeKeeper interface {
+	Policy
+	KeepsAlike() bool
+}
+
+// KeepsAlike reports whether a policy runs jobs with same_gpu as they ask for.
+func KeepsAlike(p Policy) bool {
+	k, ok := p.(AlikeKeeper)
+
+	return ok && k.KeepsAlike()
+}
+
 // Refuser is a policy that cannot work with some feature. Server and simulator refuse to start
 // with the combination.
 type Refuser interface {

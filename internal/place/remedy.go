@@ -46,6 +46,10 @@ func noFit(v *View, m *fleet.Matcher, found int) Why {
 		return w
 	}
 
+	if lack, ok := lacksOne(v, need); ok {
+		return lack
+	}
+
 	w.Remedies = append(w.Remedies, otherGPUs(v, need)...)
 
 	if less, text := reduced(v, m); text != "" {
@@ -82,16 +86,73 @@ func otherGPUs(v *View, need fleet.Need) []Remedy {
 	return nil
 }
 
-// eligible reports whether as many nodes as the need has could ever run it.
-func eligible(v *View, need fleet.Need) bool {
-	m, found := fleet.NewMatcher(need), 0
+// lacksOne says of how much memory, or of how many CPUs, the job asks for more than any node has that could run it
+// otherwise. It reports false if it lacks something else too.
+func lacksOne(v *View, need fleet.Need) (Why, bool) {
+	plain := need
+	plain.Memory = 0
+
+	if most, node := largest(v, plain, func(i *fleet.Inventory) int64 { return int64(i.Memory) }); node != "" {
+		less := need
+		less.Memory = job.Bytes(most)
+		size := humanize.Size(most)
+
+		return Why{
+			Blocker: BlockNoFit,
+			Sentence: fmt.Sprintf("no node that could run it has %s of memory; the most is %s, on %s",
+				humanize.Size(need.Memory), size, node),
+			Remedies: []Remedy{{Text: fmt.Sprintf("request at most %s of memory, or add a node", size), Need: &less}},
+		}, true
+	}
+
+	plain = need
+	plain.CPUs = 0
+
+	if most, node := largest(v, plain, func(i *fleet.Inventory) int64 { return int64(i.CPUs) }); node != "" {
+		less := need
+		less.CPUs = job.CPUs(most)
+
+		return Why{
+			Blocker: BlockNoFit,
+			Sentence: fmt.Sprintf("no node that could run it has %s CPUs; the most is %s, on %s",
+				need.CPUs, less.CPUs, node),
+			Remedies: []Remedy{{Text: fmt.Sprintf("request at most %s CPUs, or add a node", less.CPUs), Need: &less}},
+		}, true
+	}
+
+	return Why{}, false
+}
+
+// largest returns the most that a node has of something of those that could run a job on one node, and its name; "" if
+// none could.
+func largest(v *View, need fleet.Need, of func(*fleet.Inventory) int64) (most int64, node id.Node) {
+	if need.Nodes > 1 {
+		return 0, ""
+	}
+
+	m := fleet.NewMatcher(need)
 	for i := range v.Rooms {
-		if m.Eligible(&v.Rooms[i]) {
-			found++
+		r := &v.Rooms[i]
+		if has := of(&r.Node.Inventory); m.Eligible(r) && (node == "" || has > most) {
+			most, node = has, r.Node.ID
 		}
 	}
 
-	return found >= need.Nodes
+	return most, node
+}
+
+// eligible reports whether as many nodes as the need has could ever run it.
+func eligible(v *View, need fleet.Need) bool {
+	m := fleet.NewMatcher(need)
+
+	var found []*fleet.Room
+	for i := range v.Rooms {
+		if m.Eligible(&v.Rooms[i]) {
+			found = append(found, &v.Rooms[i])
+		}
+	}
+
+	return need.MostAlike(found) >= need.Nodes
 }
 
 // reduced returns the need cut down to what the nodes with the most matching GPUs have, so many

@@ -191,6 +191,14 @@ func explain(v *View, j *QueuedJob, verdict *Verdict) Why {
 		}
 	}
 
+	if need.SameGPU && len(eligible) >= need.Nodes {
+		if need.MostAlike(eligible) < need.Nodes {
+			return unlike(need, eligible)
+		}
+
+		eligible, open, fit = oneKind(need, eligible, open, fit)
+	}
+
 	switch {
 	case len(v.Rooms) == 0:
 		return Why{Blocker: BlockNoNode, Sentence: "no node has joined the yard", Remedies: []Remedy{
@@ -238,6 +246,51 @@ func explain(v *View, j *QueuedJob, verdict *Verdict) Why {
 	return Why{
 		Blocker:  BlockPolicy,
 		Sentence: fmt.Sprintf("%s, but policy %s lets the job wait", roomOn(free, need.Nodes), verdict.Policy),
+	}
+}
+
+// oneKind returns those of the rooms that have one kind of GPU: the kind with most room for the job, of those of which
+// there are enough.
+func oneKind(need fleet.Need, eligible, open, fit []*fleet.Room) (ofEligible, ofOpen, ofFit []*fleet.Room) {
+	of := func(list []*fleet.Room, kind int32) []*fleet.Room {
+		return slices.DeleteFunc(slices.Clone(list), func(r *fleet.Room) bool { return r.Kind != kind })
+	}
+
+	for _, r := range eligible {
+		if r.Kind < 0 {
+			continue
+		}
+
+		e, o, f := of(eligible, r.Kind), of(open, r.Kind), of(fit, r.Kind)
+		if len(e) < need.Nodes {
+			continue
+		}
+
+		if ofEligible == nil || len(f) > len(ofFit) || len(f) == len(ofFit) && len(o) > len(ofOpen) {
+			ofEligible, ofOpen, ofFit = e, o, f
+		}
+	}
+
+	return ofEligible, ofOpen, ofFit
+}
+
+// unlike says that the nodes that could run a job with same_gpu have too many GPU models.
+func unlike(need fleet.Need, eligible []*fleet.Room) Why {
+	mixed := need
+	mixed.SameGPU = false
+
+	var models []string
+	for _, r := range eligible {
+		if g := FirstGPU(r.Node, r.Sound); g != nil {
+			models = append(models, humanize.GPU(g.Model, g.Memory)+" on "+string(r.Node.ID))
+		}
+	}
+
+	return Why{
+		Blocker: BlockNoFit,
+		Sentence: fmt.Sprintf("%d nodes with the same GPU model needed (same_gpu), the yard has at most %d: %s",
+			need.Nodes, need.MostAlike(eligible), humanize.ListUpTo(4, models...)),
+		Remedies: []Remedy{{Text: "remove same_gpu, or add a node", Need: &mixed}},
 	}
 }
 

@@ -40,6 +40,15 @@ func TestExplain(t *testing.T) {
 	gang := func(n int) func(*job.Spec) {
 		return func(s *job.Spec) { s.Resources.Nodes = job.Range{Min: n, Max: n} }
 	}
+	other := func(n *fleet.Node) {
+		for i := range n.Inventory.GPUs {
+			n.Inventory.GPUs[i] = fleet.GPU{Index: i, Model: "Tesla T4", Memory: 16 << 30}
+		}
+	}
+	same := func(s *job.Spec) {
+		gang(2)(s)
+		s.Resources.SameGPU = true
+	}
 	for name, tc := range map[string]struct {
 		yard  func(y yard)
 		need  fleet.Need
@@ -119,6 +128,27 @@ func TestExplain(t *testing.T) {
 			}),
 			want: place.Why{Blocker: place.BlockNoFit, Sentence: "no node has 1× A100 40GB or H100, 1 CPU and 32 GB of memory",
 				Remedies: texts("allow other GPU models; trainyard nodes lists those of the yard")},
+		},
+		"unlike nodes for a job with same_gpu": {
+			yard: func(y yard) {
+				y.node("a", 4, nil)
+				y.node("b", 4, other)
+			}, need: need(2, same),
+			want: place.Why{Blocker: place.BlockNoFit,
+				Sentence: "2 nodes with the same GPU model needed (same_gpu), the yard has at most 1: A100 80GB on a and T4 16GB on b",
+				Remedies: texts("remove same_gpu, or add a node")},
+		},
+		"one of two alike nodes is busy": {
+			yard: func(y yard) {
+				y.node("a", 2, nil)
+				y.hold("a", "j1", 3, 1000, 0)
+				y.node("b", 2, nil)
+				y.node("c", 2, other)
+			}, need: need(2, same),
+			want: place.Why{Blocker: place.BlockResources, Nodes: []id.Node{"a"},
+				Sentence: "2 nodes with 2 GPUs and 1 CPU each needed, free on 1 of 2 suitable nodes",
+				Remedies: texts("a has room for it when j1 (bob) has ended")},
+			by: []id.Job{"j1"},
 		},
 		"GPU memory": {
 			yard: func(y yard) { y.node("a", 1, nil) },

@@ -89,6 +89,9 @@ func (p *Policy) Refuses(f place.Feature) string {
 	return ""
 }
 
+// KeepsAlike reports whether the policy that places the jobs runs those with same_gpu as they ask for.
+func (p *Policy) KeepsAlike() bool { return place.KeepsAlike(p.inner) }
+
 // Plan is the plan of the policy that places the jobs, with moves.
 func (p *Policy) Plan(v *place.View) place.Plan { return p.Search(v, nil) }
 

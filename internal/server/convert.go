@@ -56,6 +56,7 @@ func toJob(j *job.Job) api.Job {
 
 	if j.Spec != nil {
 		addSpec(&out, j.Spec)
+		out.NoCheckpoint = j.Spec.Checkpoint == nil && !j.State.Final()
 	}
 
 	if j.Done > 0 || out.Work > 0 {
@@ -103,6 +104,12 @@ func addSpec(out *api.Job, s *job.Spec) {
 func addBrief(out *api.Job, b *yardmaster.Brief) {
 	out.Nodes, out.FakeGPUs, out.Cost = b.Nodes, b.FakeGPUs, max(out.Cost, float64(b.Cost))
 	out.Ran = max(out.Ran, duration(b.Ran))
+	out.Remarks = b.Remarks
+
+	if b.WaitReason != "" && out.State.Waiting() && b.Blocker != place.BlockNone {
+		out.Reason = b.WaitReason
+	}
+
 	if b.Doing != "" && !out.State.Final() {
 		out.Reason = strings.TrimPrefix(out.Reason+"; "+b.Doing, "; ")
 	}

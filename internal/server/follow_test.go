@@ -327,3 +327,53 @@ func TestOutputOfSeveralRanks(t *testing.T) {
 		t.Errorf("(-followed +paged):\n%s", diff)
 	}
 }
+
+// TestAFeedSaysWhyAJobWaits is newcomer 9: whoever followed a job that waited was told once that it was queued.
+func TestAFeedSaysWhyAJobWaits(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	c := y.researcher("ada")
+	j := y.submit(c, "run: a\nresources: {gpus: 1, cpus: 0.1}")[0].ID
+	w := watch(t, c, j, api.LogFilter{})
+
+	reason := func(text string) {
+		t.Helper()
+		w.until(func(i api.LogItem) bool { return i.Job != nil && strings.Contains(i.Job.Reason, text) })
+	}
+
+	reason("no node has joined the yard")
+
+	n := y.join("n1") // without GPUs
+	n.listen()
+	reason("GPU")
+
+	d, err := c.Job(t.Context(), j)
+	y.must(err)
+
+	if d.Why == nil || d.Why.Blocker != "no_fit" {
+		t.Errorf("it waits because of %+v", d.Why)
+	}
+}
+
+// TestAFeedLeavesNoStateOut is newcomer 8: between two looks at a job that ran out of memory it was in the queue and
+// started again with more, and whoever followed it saw the start alone.
+func TestAFeedLeavesNoStateOut(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	c, n := y.researcher("ada"), y.join("n1")
+	n.listen()
+	j, run := n.started(c, "resources: {cpus: 0.1, memory: 200MB}")
+	w := watch(t, c, j, api.LogFilter{})
+	w.until(func(i api.LogItem) bool { return i.Job != nil && i.Job.State == job.Running })
+
+	n.tell(api.RankReport{Run: run, State: job.RunEnded, Started: y.clock.Now(), Ended: y.clock.Now(), ExitCode: 1,
+		Cause: job.CauseHostOOM, Reason: "out of memory"})
+	w.until(func(i api.LogItem) bool {
+		return i.Job != nil && i.Job.State == job.Recovering &&
+			strings.Contains(i.Job.Reason, "the next run gets 400 MB of memory")
+	})
+	w.until(func(i api.LogItem) bool {
+		return i.Job != nil && i.Job.State == job.Starting &&
+			slices.Contains(i.Job.Remarks, "memory raised from 200 MB to 400 MB after it ran out of memory")
+	})
+}

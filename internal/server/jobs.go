@@ -180,7 +180,7 @@ func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*httpapi.Body
 	}
 
 	for i := range foreseen {
-		page.Jobs[i].Forecast = api.NewForecast(foreseen[i]).Brief()
+		addForecast(&page.Jobs[i], foreseen[i])
 	}
 
 	return &httpapi.Body[api.JobPage]{Body: page}, nil
@@ -217,12 +217,8 @@ func (s *Server) addBriefs(ctx context.Context, jobs []api.Job) error {
 		return err
 	}
 
-	for i, b := range briefs {
-		j := &jobs[i]
-		addBrief(j, &b)
-		if b.WaitReason != "" && j.State.Waiting() {
-			j.Reason = b.WaitReason
-		}
+	for i := range briefs {
+		addBrief(&jobs[i], &briefs[i])
 	}
 
 	return nil
@@ -278,15 +274,24 @@ func mayReadEnv(ctx context.Context, j *job.Job) error {
 // readJob returns a job that the caller may see. One they may not see is not there.
 func (s *Server) readJob(ctx context.Context, name string) (job.Job, error) {
 	j, err := s.Store.Job(ctx, id.Job(name))
-	if err != nil {
+
+	switch {
+	case fault.KindOf(err) == fault.NotFound:
+		return job.Job{}, jobNotFound(name)
+	case err != nil:
 		return job.Job{}, err
-	}
-	if !callerOf(ctx).MayIn(tenant.ReadJob, j.Owner, j.Project) {
+	case !callerOf(ctx).MayIn(tenant.ReadJob, j.Owner, j.Project):
 		hide(ctx)
-		return job.Job{}, fault.New(fault.NotFound, "job_not_found", "there is no job %s", name)
+		return job.Job{}, jobNotFound(name)
 	}
 
 	return j, nil
+}
+
+// jobNotFound says that there is no job of a name, or none that the caller may see: the answer is the same.
+func jobNotFound(name string) error {
+	return fault.New(fault.NotFound, "job_not_found", "job %s not found", name).
+		WithRemedy("a job of somebody else is shown to admins and to readers of its project; list yours with: trainyard jobs")
 }
 
 // allowJob answers Denied unless the caller may change a job; phrase is what they want to do.
@@ -359,6 +364,7 @@ func (s *Server) getJob(ctx context.Context, in *getJobInput) (*httpapi.Body[api
 			return nil, s.fail(ctx, err)
 		}
 
+		addForecast(&d.Job, made)
 		d.Forecast = api.NewForecast(made)
 	}
 

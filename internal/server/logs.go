@@ -510,9 +510,10 @@ func (s *Server) followLogs(ctx context.Context, in *logInput) (*huma.StreamResp
 
 // sendLogs sends lines as they come, and the job whenever its state changes.
 func (s *Server) sendLogs(ctx context.Context, r *logReader, out *httpapi.Stream) error {
-	seen, who := r.job.Seq, callerOf(ctx)
+	who, news := callerOf(ctx), s.newJobFeed(out)
 	r.marking = true
-	if !out.Send("", "state", toJob(&r.job)) {
+
+	if !news.send(ctx, &r.job, s.Feed.Last()) {
 		return nil
 	}
 
@@ -520,6 +521,7 @@ func (s *Server) sendLogs(ctx context.Context, r *logReader, out *httpapi.Stream
 
 	for {
 		feed, lost := s.Feed.OfJob(r.job.ID), s.agents.WaitLost() // before looking, so that nothing is missed
+		newest := s.Feed.Last()
 
 		if err := r.refresh(ctx); err != nil {
 			return err
@@ -539,12 +541,8 @@ func (s *Server) sendLogs(ctx context.Context, r *logReader, out *httpapi.Stream
 			}
 		}
 
-		if r.job.Seq != seen {
-			seen = r.job.Seq
-
-			if !out.Send("", "state", toJob(&r.job)) {
-				return nil
-			}
+		if !news.send(ctx, &r.job, newest) {
+			return nil
 		}
 
 		if done {
@@ -555,7 +553,7 @@ func (s *Server) sendLogs(ctx context.Context, r *logReader, out *httpapi.Stream
 		if len(lines) >= followBatch || r.filter.Budget.Spent() {
 			continue
 		}
-		if !httpapi.WaitAny(ctx, out, append(slices.Clone(wait), feed, lost)) {
+		if !news.wait(ctx, append(slices.Clone(wait), feed, lost)) {
 			return nil
 		}
 	}

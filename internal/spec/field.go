@@ -214,6 +214,15 @@ func resourceFields() field {
 				doc:     "Number of nodes. With a range a run takes as many as are free when it starts.",
 			},
 			{
+				name:    "same_gpu",
+				kind:    flagKind(func(s *job.Spec) *bool { return &s.Resources.SameGPU }),
+				example: "true",
+				def:     "false",
+				also:    []string{"homogeneous", "same_node_type"},
+				doc: "All nodes of the job must have the same GPU model. Otherwise a job on several nodes prefers such nodes and " +
+					"takes others where they let it start so much earlier that this pays, at the speed of the slowest.",
+			},
+			{
 				name:    "cpus",
 				kind:    cpusKind(),
 				example: "8",
@@ -268,7 +277,7 @@ func aimFields() []field {
 			doc: "How long you expect the job to take on the hardware it asks for, set-up included, waiting not. If it asks " +
 				"for no GPU model, the most common one of the nodes that could run it is meant; on other GPUs the run time is " +
 				"scaled by TFLOPS and number. The schedule uses it until the running job has a forecast of its own. It never " +
-				"stops the job, which is reported as late when it is estimated to run longer.",
+				"stops the job, which is marked as over expect when it is estimated to run longer.",
 		},
 		{
 			name:    "max_duration",

@@ -302,6 +302,7 @@ func exampleText(at []field) string {
 	beside := map[string]string{
 		"needs":      "name: train",
 		"late_cost":  "deadline: 2026-12-01T09:00",
+		"same_gpu":   "gpus: 1, nodes: 2",
 		"metric":     "at_most: 1",
 		"at_most":    "metric: m",
 		"at_least":   "metric: m",

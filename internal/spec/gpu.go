@@ -209,6 +209,15 @@ func (r *reader) resources(d *draft) {
 	}
 }
 
+// sameGPU refuses same_gpu where it means nothing: without GPUs, or on one node.
+func (r *reader) sameGPU(d *draft) {
+	res := &d.entry.Spec.Resources
+	if res.SameGPU && (!res.UsesGPUs() || res.Nodes == job.Range{Min: 1, Max: 1}) {
+		r.Fail(d.at["resources.same_gpu"], "conflict", "resources.same_gpu",
+			"must be false for a job on one node or without GPUs, got true", "remove it, or ask for several nodes with GPUs")
+	}
+}
+
 // snapshot refuses snapshots of what cannot be saved by one.
 func (r *reader) snapshot(d *draft) {
 	c, res := d.entry.Spec.Checkpoint, &d.entry.Spec.Resources

@@ -153,6 +153,7 @@ func (r *reader) job(root *yaml.Node) *draft {
 
 	r.resources(d)
 	r.snapshot(d)
+	r.sameGPU(d)
 	r.target(d)
 	r.metrics(d)
 	r.late(d)

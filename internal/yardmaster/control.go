@@ -25,7 +25,10 @@ func (m Cancel) handle(y *Yard) (any, error) {
 	}
 
 	if r.State == job.Cancelling { // a second request changes nothing, unless it asks to kill
-		y.stop(r.run, mode, job.CauseCancelled)
+		if m.Kill && r.run.Stop != job.StopKill {
+			y.killCancelled(r, m.By, reason)
+		}
+
 		return r.Job, nil
 	}
 
@@ -42,6 +45,17 @@ func (m Cancel) handle(y *Yard) (any, error) {
 	}
 
 	return r.Job, nil
+}
+
+// killCancelled ends a job at once that is being cancelled. Who did that is the reason of its end.
+func (y *Yard) killCancelled(r *jobRecord, by id.User, reason string) {
+	r.Reason = reason
+	y.changedJob(r)
+	y.event(Event{
+		Kind: "run.stopping", Actor: string(by), Owner: r.Owner, Job: r.ID, Run: r.run.ID,
+		Node: r.run.Ranks[0].Node, Reason: reason,
+	})
+	y.stop(r.run, job.StopKill, job.CauseCancelled)
 }
 
 // Pause takes a job off its nodes so that it can be resumed. The answer is the job.

@@ -23,6 +23,8 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 		run.Reason = "succeeded"
 	case run.stopReason != "" && cause == job.CausePreempted:
 		run.Reason = run.stopReason
+	case cause == job.CauseTimedOut:
+		run.Reason = fmt.Sprintf("ran longer than its max_duration of %s", r.Spec.MaxDuration)
 	default:
 		run.Reason = rank.Describe(cause)
 	}
@@ -116,7 +118,7 @@ func (y *Yard) decideNext(r *jobRecord, run *runRecord, cause job.Cause, rank *j
 		return
 	case r.State == job.Cancelling && (requested || cause != job.CauseUserCode):
 		r.Cause = job.CauseCancelled
-		y.must(y.moveJob(r, job.EventStopped, theYard, "cancelled; its program has stopped"))
+		y.must(y.moveJob(r, job.EventStopped, theYard, r.Reason)) // who cancelled or killed it
 		return
 	case r.State == job.Pausing && (requested || cause != job.CauseUserCode):
 		r.Cause = job.CauseNone

@@ -131,26 +131,26 @@ func TestHowJobsEnd(t *testing.T) {
 		"one fails, and may again": {ends: [2]yardmaster.RankReport{failed, stopped}, retry: 1, state: job.Recovering, cause: job.CauseUserCode, exitCode: 3,
 			reason: "the program exited with code 3 on a; retry in 5s at the earliest"},
 		"cancelled": {before: func(y *yard) { y.ok(cancel) }, ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Cancelled, cause: job.CauseCancelled, exitCode: 143,
-			reason: "cancelled; its program has stopped"},
+			reason: "cancelled by bob"},
 		"cancelled too late": {before: func(y *yard) { y.ok(cancel) }, ends: [2]yardmaster.RankReport{well, well}, state: job.Succeeded, reason: "succeeded"},
 		"cancelled, and failed by itself at that moment": {before: func(y *yard) { y.ok(cancel) }, ends: [2]yardmaster.RankReport{failed, failed}, state: job.Failed,
 			cause: job.CauseUserCode, exitCode: 3, reason: "the program exited with code 3 on a"},
 		"cancelled before it began": {before: func(y *yard) { y.ok(cancel) }, notStarted: true, ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Cancelled,
-			cause: job.CauseCancelled, exitCode: 143, reason: "cancelled; its program has stopped"},
+			cause: job.CauseCancelled, exitCode: 143, reason: "cancelled by bob"},
 		"paused": {before: func(y *yard) { y.ok(pause) }, ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Paused, exitCode: 143,
 			reason: "paused by bob"},
 		"paused, then cancelled": {before: func(y *yard) {
 			y.ok(pause)
 			y.ok(cancel)
 		}, ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Cancelled,
-			cause: job.CauseCancelled, exitCode: 143, reason: "cancelled; its program has stopped"},
+			cause: job.CauseCancelled, exitCode: 143, reason: "cancelled by bob"},
 		"drained": {before: func(y *yard) { y.ok(yardmaster.Cordon{Node: "b", By: "root", On: true, Stop: true}) }, ends: [2]yardmaster.RankReport{stopped, stopped},
 			state: job.Recovering, cause: job.CausePreempted, exitCode: 143, reason: "node b was drained by root; requeued"},
 		"drained, then cancelled": {before: func(y *yard) {
 			y.ok(yardmaster.Cordon{Node: "b", By: "root", On: true, Stop: true})
 			y.ok(cancel)
 		},
-			ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Cancelled, cause: job.CauseCancelled, exitCode: 143, reason: "cancelled; its program has stopped"},
+			ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Cancelled, cause: job.CauseCancelled, exitCode: 143, reason: "cancelled by bob"},
 		"both nodes cut off": {ends: [2]yardmaster.RankReport{cutOff, cutOff}, state: job.Recovering, cause: job.CauseNodeLost,
 			reason: "cut off from the yard for 4m; retry in 5s at the earliest"},
 		"one node cut off": {ends: [2]yardmaster.RankReport{cutOff, stopped}, state: job.Recovering, cause: job.CauseNodeLost,
@@ -548,7 +548,7 @@ func TestTimeLimitStopsARun(t *testing.T) {
 
 	y.ends(j, 0, yardmaster.RankReport{Cause: job.CauseCancelled, Signalled: true})
 
-	if got := y.job(j); got.Status() != job.StatusTimeout || got.Reason != "exceeded its max_duration" {
+	if got := y.job(j); got.Status() != job.StatusTimeout || got.Reason != "ran longer than its max_duration of 1m" {
 		t.Errorf("job is %s: %s", got.Status(), got.Reason)
 	}
 }

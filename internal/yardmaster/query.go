@@ -1,15 +1,18 @@
 package yardmaster
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
 	"trainyard/internal/dataset"
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
 	"trainyard/internal/money"
+	"trainyard/internal/place"
 	"trainyard/internal/provision"
 	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
@@ -19,7 +22,9 @@ import (
 // Brief is what a list shows of a job beside what is stored.
 type Brief struct {
 	WaitReason string // why it is queued, if it is
-	Doing      string // what its run does beside its work, such as storing a checkpoint; "" if nothing
+	Blocker    place.Blocker
+	Remarks    []string // what its owner should know now, beside its state
+	Doing      string   // what its run does beside its work, such as storing a checkpoint; "" if nothing
 	Nodes      []id.Node
 	FakeGPUs   bool // it has GPUs that are declared, not real
 	// Progress is nil if the job has ended. Its At is zero if the progress is unknown.
@@ -43,10 +48,11 @@ func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
 		b.Cost, b.Ran = y.costOf(r), r.ranBy(y.now)
 
 		if why, waits := y.explain(v, r); waits {
-			b.WaitReason = why.Sentence
+			b.WaitReason, b.Blocker = why.Sentence, why.Blocker
 		}
 
 		if !r.State.Final() {
+			b.Remarks = y.remarks(r)
 			b.Progress = progressOf(y.now, r.outlook, r.running)
 		}
 
@@ -63,6 +69,46 @@ func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
 				b.Doing = rank.Reason
 			}
 		}
+	}
+
+	return list
+}
+
+// remarks says what the owner of a job should know beside its state: nodes of its run that do not report, and memory
+// that was raised after it ran out of it. The sentences stay the same as long as that holds.
+func (y *Yard) remarks(r *jobRecord) []string {
+	var list []string
+
+	if r.run != nil {
+		for k := range r.run.Ranks {
+			n, known := y.nodes.Get(r.run.Ranks[k].Node)
+			if known && n.State == fleet.Suspect && r.run.Ranks[k].State != job.RunEnded {
+				list = append(list, fmt.Sprintf("node %s has not reported since %s", n.ID, humanize.Time(n.Seen, y.now.UTC())))
+			}
+		}
+	}
+
+	if r.FloorOf != "" {
+		if !r.State.Waiting() { // otherwise why it waits says so
+			list = append(list, y.memoryNote(r))
+		}
+
+		return list
+	}
+
+	asked := r.Spec.Resources.Memory
+	switch {
+	case asked > 0 && r.Floor.Memory > asked:
+		list = append(list, fmt.Sprintf("memory raised from %s to %s after it ran out of memory",
+			humanize.Size(asked), humanize.Size(r.Floor.Memory)))
+	case r.Floor.Memory > 0:
+		list = append(list, fmt.Sprintf("gets at least %s of memory after it ran out of memory",
+			humanize.Size(r.Floor.Memory)))
+	}
+
+	if r.Floor.GPUMemory > 0 {
+		list = append(list, fmt.Sprintf("gets GPUs with more than %s after it ran out of GPU memory",
+			humanize.Size(r.Floor.GPUMemory)))
 	}
 
 	return list

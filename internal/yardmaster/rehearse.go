@@ -81,6 +81,9 @@ func (y *Yard) Rehearse(now time.Time, owner id.User, file []Candidate) (*Rehear
 		if err := y.checkSecrets(r); err != nil {
 			return nil, err
 		}
+		if err := y.checkSameGPU(r); err != nil {
+			return nil, err
+		}
 		if err := y.checkPossible(r); err != nil {
 			return nil, err
 		}

@@ -86,7 +86,7 @@ func recordWork(
 	o := rn.Outlook
 
 	j.Served += run.Worked(now).Seconds() * rn.GPUCount()
-	j.Ran += run.Worked(now)
+	j.Ran += run.Took(now)
 
 	switch {
 	case cause == job.CauseNone:

@@ -265,7 +265,7 @@ func (y *Yard) prospect(r *jobRecord, need fleet.Need) (prospect, bool) {
 	rooms := y.nodes.Rooms.SharedRooms()
 
 	var best prospect
-	bestFree, found := false, 0
+	bestFree, found := false, []*fleet.Room(nil)
 
 	for i := range rooms {
 		room := &rooms[i]
@@ -273,7 +273,7 @@ func (y *Yard) prospect(r *jobRecord, need fleet.Need) (prospect, bool) {
 			continue
 		}
 
-		found++
+		found = append(found, room)
 		_, free := match.Fits(room)
 		p := y.prospectOn(r, item, room, match.MatchingGPUs(room), free)
 		cheaper := p.cost != nil && (best.cost == nil || *p.cost < *best.cost)
@@ -283,7 +283,7 @@ func (y *Yard) prospect(r *jobRecord, need fleet.Need) (prospect, bool) {
 		}
 	}
 
-	if found >= max(need.Nodes, 1) {
+	if need.MostAlike(found) >= max(need.Nodes, 1) {
 		return best, true
 	}
 

@@ -95,6 +95,9 @@ func (m Submit) handle(y *Yard) (any, error) {
 		if err := y.checkSecrets(r); err != nil {
 			return nil, err
 		}
+		if err := y.checkSameGPU(r); err != nil {
+			return nil, err
+		}
 		if err := y.checkPossible(r); err != nil {
 			return nil, err
 		}
@@ -204,6 +207,16 @@ func (y *Yard) checkPossible(r *jobRecord) error {
 	remedies := append(place.Texts(w.Remedies), place.Largest(v, y.cfg.Offers, need.Place))
 
 	return err.WithRemedy("%s", strings.Join(remedies, "; "))
+}
+
+// checkSameGPU refuses same_gpu under a policy that would not heed it.
+func (y *Yard) checkSameGPU(r *jobRecord) error {
+	if !r.Spec.Resources.SameGPU || place.KeepsAlike(y.cfg.Policy) {
+		return nil
+	}
+
+	return fault.New(fault.Invalid, "not_supported", "policy %s does not support same_gpu", y.cfg.Policy.Name()).
+		WithField("resources.same_gpu").WithRemedy("remove it and name one GPU model instead, e.g. gpu: A100")
 }
 
 // KeyReused is the error for an idempotency key that was used for another submission;

@@ -161,8 +161,11 @@ func (y *Yard) release(run *runRecord, k *job.Rank) {
 	if n, ok := y.nodes.Get(k.Node); ok {
 		n.Leave(run.ID, run.port)
 
-		if n.Lease != "" && len(n.Runs) == 0 {
+		if len(n.Runs) == 0 {
 			n.Idle = y.now
+		}
+
+		if n.Lease != "" && len(n.Runs) == 0 {
 			y.nodeUsed(n)
 
 			if run.stoppedByPlan && r.promise != nil {

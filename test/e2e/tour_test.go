@@ -148,7 +148,7 @@ func TestExitCodes(t *testing.T) {
 		{y.person, 2, "submit", ""},
 		{y.person, 2, "jobs --nonsense", "unknown flag"},
 		{y.person, 2, "jbos", "did you mean job or jobs"},
-		{y.person, 102, "job j999", "there is no job"},
+		{y.person, 102, "job j999", "job j999 not found"},
 		{y.person, 102, "nodes nowhere", ""},
 		{stranger, 106, "jobs", "not logged in"},
 		{y.person, 0, "submit -y " + good, ""},

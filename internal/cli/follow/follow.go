@@ -11,12 +11,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"trainyard/internal/api"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
+	"trainyard/internal/job"
 )
 
 // maxAttempts bounds how often in a row a broken feed is taken up again: about
@@ -112,8 +114,15 @@ func (f Follower) Job(
 	return last, err
 }
 
-// UntilEnded asks for a job now and then until it has ended.
-func (f Follower) UntilEnded(ctx context.Context, client *api.Client, j id.Job, every time.Duration) (api.Job, error) {
+// UntilEnded asks for a job now and then until it has ended, or is paused until somebody decides. Until then it calls
+// state with the job each time.
+func (f Follower) UntilEnded(
+	ctx context.Context,
+	client *api.Client,
+	j id.Job,
+	every time.Duration,
+	state func(api.Job),
+) (api.Job, error) {
 	var last api.Job
 	err := f.Persist(ctx, func(alive func()) (bool, error) {
 		for {
@@ -125,9 +134,12 @@ func (f Follower) UntilEnded(ctx context.Context, client *api.Client, j id.Job, 
 			alive()
 
 			last = detail.Job
-			if last.State.Final() {
+			if last.State.Final() || last.State == job.Paused && asked(detail.Questions) {
 				return true, nil
 			}
+
+			state(last)
+
 			if !clock.Sleep(ctx, every) {
 				return false, ctx.Err()
 			}
@@ -135,6 +147,11 @@ func (f Follower) UntilEnded(ctx context.Context, client *api.Client, j id.Job, 
 	})
 
 	return last, err
+}
+
+// asked reports whether a question about a job waits for an answer.
+func asked(questions []api.Question) bool {
+	return slices.ContainsFunc(questions, func(q api.Question) bool { return !q.Notice })
 }
 
 // Backoff waits before attempt n (from 1) at what failed, longer each time, and

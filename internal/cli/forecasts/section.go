@@ -80,7 +80,7 @@ func (f *Forecasts) times(j *api.JobDetail, w *wishes, now time.Time) []console.
 
 	starts := ""
 	end := f.ends(made, now)
-	startKnown := runs(j.State) || made.Wait != (job.Band{})
+	startKnown := runs(j.State) || made.Wait != (job.Band{}) && !paused(j.State)
 
 	switch {
 	case runs(j.State):
@@ -93,11 +93,20 @@ func (f *Forecasts) times(j *api.JobDetail, w *wishes, now time.Time) []console.
 	}
 
 	if !runs(j.State) {
-		if !startKnown {
+		switch {
+		case paused(j.State):
+			starts, end = "when it is resumed: trainyard resume "+string(j.ID), length(rest.Mid)+" after it is resumed"
+		case !startKnown:
 			end = length(rest.Mid) + " after it starts (start time unknown)"
-		} else {
+		default:
 			starts = "in " + length(made.Wait.Mid) + interval(made.Wait, "", length)
 		}
+	}
+
+	if noted(&j.Job, job.NoticeStalled) {
+		takes.Value = "unknown: " + orElse(made.Remarks[job.NoticeStalled], "no progress")
+		takes.Color = table.Red
+		end = ""
 	}
 
 	if never(made) {
@@ -107,34 +116,59 @@ func (f *Forecasts) times(j *api.JobDetail, w *wishes, now time.Time) []console.
 	}
 
 	fields := []console.Field{{Name: "Estimated start", Value: starts}, takes, {Name: "Estimated finish", Value: end}}
-	if !never(made) && (startKnown || made.End.After(due(&j.Job, w.Expect, now))) {
-		fields = append(fields, late(made, j, w, now))
+	if !never(made) && !noted(&j.Job, job.NoticeStalled) {
+		expected, _ := lateness(&j.Job)
+		if startKnown || expected > 0 {
+			fields = append(fields, onTime(&j.Job))
+		}
+
+		fields = append(fields, asExpected(&j.Job, w.Expect, now))
 	}
 
 	return append(fields, cost(made, j.Budget))
 }
 
-// late says whether a job will finish on time, if it has a deadline or an expected duration.
-func late(made *api.Forecast, j *api.JobDetail, w *wishes, now time.Time) console.Field {
+// onTime says whether a job will be done by its deadline, if it has one.
+func onTime(j *api.Job) console.Field {
 	field := console.Field{Name: "On time"}
-	at := due(&j.Job, w.Expect, now)
-	if at.IsZero() {
+	if j.Deadline == nil {
 		return field
 	}
 
-	than := "its deadline"
-	if j.Deadline == nil || at.Before(*j.Deadline) {
-		than = "expected (" + humanize.Duration(w.Expect) + " of run time)"
-	}
+	expected, worst := lateness(j)
+	early := j.Deadline.Sub(j.Forecast.End)
 
-	expected, worst := lateness(made, at)
 	switch {
 	case expected > 0:
-		field.Value, field.Color = "no: "+humanize.Duration(expected)+" later than "+than, table.Red
+		field.Value, field.Color = "no: "+humanize.Duration(expected)+" after its deadline", table.Red
 	case worst > 0:
-		field.Value, field.Color = "maybe: up to "+humanize.Duration(worst)+" later than "+than, table.Yellow
+		field.Value, field.Color = "maybe: up to "+humanize.Duration(worst)+" after its deadline", table.Yellow
+	case early < tolerance:
+		field.Value, field.Color = "yes: just before its deadline", table.Green
 	default:
-		field.Value, field.Color = "yes: "+humanize.Duration(at.Sub(made.End))+" earlier than "+than, table.Green
+		field.Value, field.Color = "yes: "+humanize.Duration(early)+" before its deadline", table.Green
+	}
+
+	return field
+}
+
+// asExpected says whether a job will run as long as its owner expects, if they said so.
+func asExpected(j *api.Job, expect job.Duration, now time.Time) console.Field {
+	field := console.Field{Name: "As expected"}
+	if expect <= 0 {
+		return field
+	}
+
+	than := " longer than its expect of " + humanize.Duration(expect)
+	expected, worst := excess(j, expect, now)
+
+	switch {
+	case expected > 0:
+		field.Value, field.Color = "no: "+humanize.Duration(expected)+than, table.Yellow
+	case worst > 0:
+		field.Value = "yes, but perhaps " + humanize.Duration(worst) + than
+	default:
+		field.Value, field.Color = "yes: within its expect of "+humanize.Duration(expect), table.Green
 	}
 
 	return field

@@ -36,6 +36,7 @@ func TestASectionSaysWhatIsKnown(t *testing.T) {
 		"start unknown":              {state: job.Pending, forecast: &job.Forecast{Remaining: hour, Basis: job.BasisHistory}, want: "Forecast:\n  Duration:          1h (80% prediction interval: 30m to 2h)\n  Estimated finish:  1h after it starts (start time unknown)\n  Basis:             similar jobs that have finished\n"},
 		"late or not is unknown too": {state: job.Pending, forecast: &job.Forecast{Remaining: hour, Basis: job.BasisHistory}, deadline: 2 * time.Hour, want: "Forecast:\n  Duration:          1h (80% prediction interval: 30m to 2h)\n  Estimated finish:  1h after it starts (start time unknown)\n  Basis:             similar jobs that have finished\n"},
 		"once begun":                 {state: job.Recovering, started: true, forecast: &job.Forecast{Remaining: hour, Wait: job.Band{Low: 60, Mid: 60, High: 60}, Basis: job.BasisBoth}, want: "Forecast:\n  Estimated start:   in 1m\n  Remaining:         1h (80% prediction interval: 30m to 2h)\n  Estimated finish:  today 13:01 UTC (12:31 to 14:01)\n  Basis:             its own curve and similar jobs that have finished\n"},
+		"paused":                     {state: job.Paused, started: true, forecast: &job.Forecast{Remaining: hour, Basis: job.BasisBoth}, deadline: 2 * time.Hour, want: "Forecast:\n  Estimated start:   when it is resumed: trainyard resume j7\n  Remaining:         1h (80% prediction interval: 30m to 2h)\n  Estimated finish:  1h after it is resumed\n  Basis:             its own curve and similar jobs that have finished\n"},
 		"time is up":                 {state: job.Running, started: true, forecast: &job.Forecast{At: noon.Add(-time.Hour), Remaining: hour, Basis: job.BasisSteps}, want: "Forecast:\n  Remaining:         any moment, in 1h at the latest\n  Estimated finish:  today 12:00 UTC (11:30 to 13:00)\n  Basis:             the amount of work that its program declares\n"},
 		"no end":                     {state: job.Running, started: true, forecast: &job.Forecast{Remaining: hour, Never: 0.83, Basis: job.BasisCurve}, spec: `{"target":{"metric":"acc","at_least":0.9}}`, want: "Forecast:\n  Remaining:  unknown: it will probably not reach its target\n  Target:     acc at least 0.9: 83% probability of missing it\n  Basis:      its own curve\n"},
 		"ends by itself":             {state: job.Running, started: true, forecast: &job.Forecast{Remaining: job.Band{Low: 60, Mid: 60, High: 60}, Never: 0.83, Basis: job.BasisSteps}, want: "Forecast:\n  Remaining:         1m\n  Estimated finish:  today 12:01 UTC\n  Target:            83% probability of missing it\n  Basis:             the amount of work that its program declares\n"},
@@ -47,7 +48,7 @@ func TestASectionSaysWhatIsKnown(t *testing.T) {
 			var out strings.Builder
 			f := New(console.New(console.Env{Stdin: strings.NewReader(""), Stdout: &out, Clock: at(noon)}), nil, nil)
 
-			j := api.JobDetail{Job: api.Job{State: tt.state}, Spec: json.RawMessage(tt.spec)}
+			j := api.JobDetail{Job: api.Job{ID: "j7", State: tt.state}, Spec: json.RawMessage(tt.spec)}
 			if tt.deadline > 0 {
 				j.Deadline = new(noon.Add(tt.deadline))
 			}

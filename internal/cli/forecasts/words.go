@@ -2,6 +2,7 @@ package forecasts
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"trainyard/internal/api"
@@ -16,22 +17,36 @@ const likelyNever = 0.5
 // anyMoment is how long a job takes whose time is up.
 const anyMoment = "any moment"
 
+// stalled is said instead of the remaining time of a job whose program reports nothing any more.
+const stalled = "stalled"
+
+// noted reports whether a notice applies to a job that runs.
+func noted(j *api.Job, code string) bool {
+	return runs(j.State) && j.Forecast != nil && slices.Contains(j.Forecast.Notices, code)
+}
+
 // Left writes in a few characters how long a job still takes: "2h 10m", with a "~" if that is a
-// guess; "takes 3h" for one that has not started. It is red, with a word, if the job will
-// be late, yellow if it may be.
+// guess; "takes 3h" for one that has not started. It is red, with a word, if the job will miss its
+// deadline, yellow with a word if it will run longer than expected, and yellow if it may miss its deadline.
 func Left(j *api.Job, now time.Time) table.Cell {
 	text := brief(j, now)
 	if text == "" {
 		return table.Cell{}
 	}
 
-	f := j.Forecast
-	switch late, perhaps := lateness(f, due(j, j.Expect, now)); {
-	case never(f):
+	late, perhaps := lateness(j)
+	over, _ := excess(j, j.Expect, now)
+
+	switch {
+	case never(j.Forecast) || text == stalled:
 		return table.Cell{Text: text, Color: table.Red}
+	case noted(j, job.NoticeNotNumber):
+		return table.Cell{Text: text + ", NaN", Color: table.Red}
 	case late > 0:
-		return table.Cell{Text: text + " late", Color: table.Red}
-	case perhaps > 0 || f.Never >= likelyNever:
+		return table.Cell{Text: text + ", late", Color: table.Red}
+	case over > 0:
+		return table.Cell{Text: text + ", over expect", Color: table.Yellow}
+	case perhaps > 0 || j.Forecast.Never >= likelyNever:
 		return table.Cell{Text: text, Color: table.Yellow}
 	}
 
@@ -44,7 +59,7 @@ func Line(j *api.Job, now time.Time) string {
 	switch {
 	case text == anyMoment:
 		return "done " + text
-	case text == "" || never(j.Forecast) || !runs(j.State):
+	case text == "" || text == stalled || never(j.Forecast) || !runs(j.State):
 		return text
 	}
 
@@ -65,6 +80,8 @@ func brief(j *api.Job, now time.Time) string {
 	seconds := left(j, now).Mid
 	rest := mark + length(seconds)
 	switch {
+	case noted(j, job.NoticeStalled):
+		return stalled
 	case never(f):
 		return "never?"
 	case runs(j.State) && seconds < 1:
@@ -80,6 +97,9 @@ func brief(j *api.Job, now time.Time) string {
 
 // runs reports whether time counts down for a job.
 func runs(s job.State) bool { return s == job.Starting || s == job.Running }
+
+// paused reports whether a job waits until someone resumes it.
+func paused(s job.State) bool { return s == job.Pausing || s == job.Paused }
 
 // never reports whether a job is expected to go on without end: it does not reach its
 // target, and its program does not say when it ends by itself.
@@ -98,38 +118,51 @@ func left(j *api.Job, now time.Time) job.Band {
 	return job.Band{Low: max(b.Low, 0), Mid: max(b.Mid, 0), High: max(b.High, 0)}
 }
 
-// due returns when a job ought to be done: by its deadline, or when it has run as long as its owner expects,
-// whichever is earlier; zero if there is neither. The time in the queue does not count against the latter.
-func due(j *api.Job, expect job.Duration, now time.Time) time.Time {
-	var at time.Time
-	if j.Deadline != nil {
-		at = *j.Deadline
-	}
+// tolerance is by how much an estimate may miss without a word: estimates move by that much all the time.
+const tolerance = time.Minute
 
-	if expect <= 0 {
-		return at
-	}
-
-	ran := time.Duration(j.Ran)
-	if ran == 0 && j.State == job.Running { // a server of an older release does not say
-		ran = max(now.Sub(j.Since), 0)
-	}
-
-	whole := ran + job.Seconds(left(j, now).Mid)
-	if ending := j.Forecast.End.Add(time.Duration(expect) - whole); at.IsZero() || ending.Before(at) {
-		at = ending
-	}
-
-	return at
-}
-
-// lateness returns how much later than due a job will be done, and how much later it may be.
-func lateness(f *api.Forecast, due time.Time) (expected, perhaps time.Duration) {
-	if due.IsZero() {
+// lateness returns how much later than its deadline a job will be done, and how much later it may be; 0 if that is
+// within the tolerance or the job has no deadline.
+func lateness(j *api.Job) (expected, perhaps time.Duration) {
+	if j.Deadline == nil {
 		return 0, 0
 	}
 
-	return max(f.End.Sub(due), 0), max(f.EndHigh.Sub(due), 0)
+	return beyond(j.Forecast.End.Sub(*j.Deadline), tolerance), beyond(j.Forecast.EndHigh.Sub(*j.Deadline), tolerance)
+}
+
+// excess returns how much longer than expected a job will run, and how much longer it may; 0 if that is within the
+// tolerance or nothing is expected. The time in the queue does not count.
+func excess(j *api.Job, expect job.Duration, now time.Time) (expected, perhaps time.Duration) {
+	if expect <= 0 {
+		return 0, 0
+	}
+
+	within := max(tolerance, time.Duration(expect)/20)
+	rest := left(j, now)
+	over := func(seconds float64) time.Duration {
+		return beyond(ran(j, now)+job.Seconds(seconds)-time.Duration(expect), within)
+	}
+
+	return over(rest.Mid), over(rest.High)
+}
+
+// ran returns how long a job has run so far.
+func ran(j *api.Job, now time.Time) time.Duration {
+	if j.Ran == 0 && j.State == job.Running { // a server of an older release does not say
+		return max(now.Sub(j.Since), 0)
+	}
+
+	return time.Duration(j.Ran)
+}
+
+// beyond returns a difference that is worth a word, 0 if it is not.
+func beyond(by, within time.Duration) time.Duration {
+	if by <= within {
+		return 0
+	}
+
+	return by
 }
 
 // length writes seconds: "2h 10m".

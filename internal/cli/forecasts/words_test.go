@@ -1,6 +1,7 @@
 package forecasts
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -30,34 +31,84 @@ func TestTimesAreToldByTheClockOfTheMachine(t *testing.T) {
 	}
 }
 
-func TestLatenessIsMeasuredByTheEarlierWish(t *testing.T) {
+// TestLateIsSaidOfDeadlines is newcomer 4: "late" was said of jobs without a deadline, and of differences of 0 s.
+func TestLateIsSaidOfDeadlines(t *testing.T) {
 	t.Parallel()
 
 	for name, tt := range map[string]struct {
 		deadline time.Duration // from noon; 0 for none
 		expect   time.Duration
-		want     string
+		onTime   string
+		expected string
+		left     string
 	}{
-		"nobody said":         {0, 0, ""},
-		"in time":             {5 * time.Hour, 0, "yes: 3h earlier than its deadline"},
-		"perhaps":             {150 * time.Minute, 0, "maybe: up to 30m later than its deadline"},
-		"late":                {time.Hour, 0, "no: 1h later than its deadline"},
-		"expected earlier":    {5 * time.Hour, 2 * time.Hour, "no: 1h later than expected (2h of run time)"},
-		"expected later":      {time.Hour, 9 * time.Hour, "no: 1h later than its deadline"},
-		"expected and enough": {0, 9 * time.Hour, "yes: 6h earlier than expected (9h of run time)"},
+		"nobody said":      {0, 0, "", "", "2h"},
+		"in time":          {5 * time.Hour, 0, "yes: 3h before its deadline", "", "2h"},
+		"just in time":     {2 * time.Hour, 0, "maybe: up to 1h after its deadline", "", "2h"},
+		"perhaps":          {150 * time.Minute, 0, "maybe: up to 30m after its deadline", "", "2h"},
+		"late":             {time.Hour, 0, "no: 1h after its deadline", "", "2h, late"},
+		"late by nothing":  {2*time.Hour - 10*time.Second, 0, "maybe: up to 1h after its deadline", "", "2h"},
+		"over expect":      {5 * time.Hour, 2 * time.Hour, "yes: 3h before its deadline", "no: 1h longer than its expect of 2h", "2h, over expect"},
+		"both":             {time.Hour, 2 * time.Hour, "no: 1h after its deadline", "no: 1h longer than its expect of 2h", "2h, late"},
+		"within 5 %":       {0, 172 * time.Minute, "", "yes, but perhaps 1h8m longer than its expect of 2h52m", "2h"},
+		"expected later":   {time.Hour, 9 * time.Hour, "no: 1h after its deadline", "yes: within its expect of 9h", "2h, late"},
+		"longer than that": {0, 9 * time.Hour, "", "yes: within its expect of 9h", "2h"},
 	} {
-		j := &api.JobDetail{
-			Job: api.Job{State: job.Running, Submitted: noon.Add(-24 * time.Hour), Ran: job.Duration(time.Hour)},
+		j := &api.Job{
+			State: job.Running, Submitted: noon.Add(-24 * time.Hour), Ran: job.Duration(time.Hour),
+			Expect: job.Duration(tt.expect),
 		}
 		if tt.deadline > 0 {
 			j.Deadline = new(noon.Add(tt.deadline))
 		}
 
-		made := &api.Forecast{End: noon.Add(2 * time.Hour), EndHigh: noon.Add(3 * time.Hour)}
-		made.At, made.Remaining.Mid = noon, 7200
-		j.Forecast = made
-		if got := late(made, j, &wishes{Expect: job.Duration(tt.expect)}, noon).Value; got != tt.want {
-			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		j.Forecast = api.NewForecast(&job.Forecast{
+			At: noon, Remaining: job.Band{Low: 3600, Mid: 7200, High: 10800}, Basis: job.BasisCurve,
+		})
+		if got := onTime(j).Value; got != tt.onTime {
+			t.Errorf("%s: on time %q, want %q", name, got, tt.onTime)
+		}
+		if got := asExpected(j, j.Expect, noon).Value; got != tt.expected {
+			t.Errorf("%s: as expected %q, want %q", name, got, tt.expected)
+		}
+		if got := Left(j, noon).Text; got != tt.left {
+			t.Errorf("%s: left %q, want %q", name, got, tt.left)
+		}
+	}
+}
+
+// TestAStalledJobSaysSo is newcomer 6: a job that hung was shown with a remaining time that moved with the clock.
+func TestAStalledJobSaysSo(t *testing.T) {
+	t.Parallel()
+
+	for notice, want := range map[string]struct{ left, line string }{
+		job.NoticeStalled:   {"stalled", "stalled"},
+		job.NoticeNotNumber: {"2h, NaN", "2h left"},
+		"forecast_slipped":  {"2h", "2h left"},
+	} {
+		made := &job.Forecast{
+			At: noon, Remaining: job.Band{Low: 7200, Mid: 7200, High: 7200}, Basis: job.BasisCurve, Notices: []string{notice},
+			Remarks: map[string]string{job.NoticeStalled: "no progress since 11:40 UTC"},
+		}
+
+		j := &api.JobDetail{Job: api.Job{State: job.Running, Forecast: api.NewForecast(made)}}
+		if got := Left(&j.Job, noon).Text; got != want.left {
+			t.Errorf("%s: left is %q, want %q", notice, got, want.left)
+		}
+		if got := Line(&j.Job, noon); got != want.line {
+			t.Errorf("%s: the line says %q, want %q", notice, got, want.line)
+		}
+
+		if notice != job.NoticeStalled {
+			continue
+		}
+
+		f := New(console.New(console.Env{Stdin: strings.NewReader(""), Clock: at(noon)}), nil, nil)
+		for _, field := range f.times(j, &wishes{}, noon) {
+			if field.Name == "Remaining" && field.Value != "unknown: no progress since 11:40 UTC" ||
+				field.Name == "Estimated finish" && field.Value != "" {
+				t.Errorf("%s is %q", field.Name, field.Value)
+			}
 		}
 	}
 }

@@ -108,6 +108,9 @@ func (p Policy) Refuses(f place.Feature) string {
 	return ""
 }
 
+// KeepsAlike reports that jobs are kept on one kind of node where one can hold them, and those with same_gpu always.
+func (p Policy) KeepsAlike() bool { return true }
+
 // Search is Plan with a time limit.
 func (p Policy) Search(v *place.View, stop func() bool) place.Plan {
 	r := &round{policy: p, view: v, spans: map[*queue.Shape]bool{}, matchers: map[*queue.Shape]*fleet.Matcher{}}
@@ -212,7 +215,7 @@ const maxGangs = 256
 
 // needsUnlike reports whether only unlike nodes can run the jobs of a shape.
 func (r *round) needsUnlike(s *queue.Shape) bool {
-	if s.Need.Nodes < 2 {
+	if s.Need.Nodes < 2 || s.Need.SameGPU {
 		return false
 	}
 

@@ -292,7 +292,7 @@ func (d *decider) soonest(
 		}
 	}
 
-	if w.item.Shape.Need.Nodes > 1 && len(able) > 1 {
+	if need := &w.item.Shape.Need; need.Nodes > 1 && len(able) > 1 && !need.SameGPU {
 		try(able...)
 	}
 

@@ -106,7 +106,8 @@ func (e *engine) score(j *queuedJob, o *option) {
 	o.score += ondemand.LateCost(j.item, j.value, e.view.Now.Add(o.done()))
 	o.score += money.Amount(classRank(o)) * 1e-9 // ties go local, then reserved, then on-demand
 	if j.item.Shape.Need.MaxGPUs == 0 && !o.provisions() && o.pool.HasGPUs() {
-		o.score += 1e-10 // and away from GPUs that others could use
+		// And away from GPUs that others could use, most of all from fast ones.
+		o.score += 1e-10 + money.Amount(min(o.pool.TFLOPS, 1e3))*1e-13
 	}
 }
 

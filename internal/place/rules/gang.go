@@ -23,6 +23,40 @@ type member struct {
 // the others first. If full is set, nothing is free now.
 func (e *engine) mixed(j *queuedJob, s *shape, list []option, limit time.Duration, full bool) []option {
 	all := e.members(j, s)
+	if !s.Match.Need.SameGPU {
+		return e.mixedAmong(j, s, all, list, limit, full)
+	}
+
+	for _, alike := range byKind(all) {
+		list = e.mixedAmong(j, s, alike, list, limit, full)
+	}
+
+	return list
+}
+
+// byKind groups the pools by the kind of their GPUs: a gang with same_gpu may have nodes of several classes.
+func byKind(all []member) [][]member {
+	var groups [][]member
+
+	for _, m := range all {
+		at := slices.IndexFunc(groups, func(g []member) bool { return g[0].pool.Kind == m.pool.Kind })
+
+		switch {
+		case m.pool.Kind < 0: // its nodes have GPUs of several models
+		case at < 0:
+			groups = append(groups, []member{m})
+		default:
+			groups[at] = append(groups[at], m)
+		}
+	}
+
+	return groups
+}
+
+// mixedAmong adds the ways to run a gang on nodes of several of the given pools.
+func (e *engine) mixedAmong(
+	j *queuedJob, s *shape, all []member, list []option, limit time.Duration, full bool,
+) []option {
 	own := all
 	if slices.ContainsFunc(all, func(m member) bool { return m.rented }) {
 		own = slices.DeleteFunc(slices.Clone(all), func(m member) bool { return m.rented })
@@ -54,7 +88,7 @@ func (e *engine) members(j *queuedJob, s *shape) []member {
 	return list
 }
 
-// mixedOf adds the ways to run a gang on nodes of several of the given pools.
+// mixedOf is mixedAmong for pools all of which may be used.
 func (e *engine) mixedOf(
 	j *queuedJob, s *shape, of []member, list []option, limit time.Duration, full bool,
 ) []option {

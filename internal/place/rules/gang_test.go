@@ -123,6 +123,63 @@ func TestAGangStartsOnUnlikeNodes(t *testing.T) {
 	}
 }
 
+// TestAGangWithSameGPU is newcomer 1: a job that says so starts on nodes with one GPU model alone, whatever their class,
+// and waits for them.
+func TestAGangWithSameGPU(t *testing.T) {
+	t.Parallel()
+
+	w := want{gpus: 2, nodes: 2, lasts: time.Hour, sameGPU: true}
+
+	for _, tc := range []struct {
+		name string
+		fill func(*yard)
+		on   []id.Node // none if it waits
+	}{
+		{"unlike nodes are not used", func(y *yard) {
+			y.node("a", fleet.Local, 4, a100())
+			y.node("t", fleet.Local, 4, t4())
+		}, nil},
+		{"alike ones are", func(y *yard) {
+			y.node("a", fleet.Local, 4, a100())
+			y.node("t1", fleet.Local, 4, t4())
+			y.node("t2", fleet.Local, 4, t4())
+		}, []id.Node{"t1", "t2"}},
+		{"of several classes too", func(y *yard) {
+			y.node("a", fleet.Local, 4, a100())
+			y.node("r", fleet.Reserved, 4, a100())
+			y.node("t", fleet.Local, 4, t4())
+		}, []id.Node{"a", "r"}},
+		{"it waits for the second one", func(y *yard) {
+			y.node("a1", fleet.Local, 4, a100())
+			y.node("a2", fleet.Local, 4, a100())
+			y.node("t", fleet.Local, 4, t4())
+			y.occupy("a2", time.Minute, want{gpus: 4, lasts: time.Hour})
+		}, nil},
+		{"nodes with GPUs of several models are alike none", func(y *yard) {
+			for _, name := range []string{"both1", "both2"} {
+				n := *y.node(name, fleet.Local, 4, t4())
+				n.Inventory.GPUs = slices.Clone(n.Inventory.GPUs)
+				n.Inventory.GPUs[3] = a100()
+				n.Inventory.GPUs[3].Index = 3
+				y.table.Put(&n, 0)
+			}
+		}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+
+			y := newYard()
+			tc.fill(y)
+
+			it := y.submit(w)
+			p := y.plan(t)
+			if got := where(p, it); !slices.Equal(got, tc.on) {
+				t.Fatalf("it starts on %v, want %v: %+v", got, tc.on, p)
+			}
+		})
+	}
+}
+
 // TestAGangWaitsForAlikeNodesIfThatIsSooner: the cost model decides between unlike nodes now and
 // alike ones later.
 func TestAGangWaitsForAlikeNodesIfThatIsSooner(t *testing.T) {

@@ -105,6 +105,7 @@ type want struct {
 	gpus, most int
 	nodes      int
 	mostNodes  int
+	sameGPU    bool
 	cpus       job.CPUs
 	kind       string
 	lasts      time.Duration
@@ -134,6 +135,8 @@ func (y *yard) submit(w want) *queue.Item {
 		GPUs:  job.Range{Min: w.gpus, Max: max(w.gpus, w.most)},
 		Nodes: job.Range{Min: max(w.nodes, 1), Max: max(w.nodes, w.mostNodes, 1)},
 		CPUs:  w.cpus,
+
+		SameGPU: w.sameGPU,
 	}
 
 	if w.kind != "" {

@@ -71,6 +71,10 @@ func (e *engine) options(j *queuedJob, s *shape) []option {
 			continue
 		}
 
+		if s.Match.Need.SameGPU && pool.Kind < 0 {
+			continue // its nodes have GPUs of several models
+		}
+
 		list = append(list, option{pool: pool})
 		if o := &list[len(list)-1]; e.complete(j, s, o, limit, full) {
 			now = now || o.startsIn == 0

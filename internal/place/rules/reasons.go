@@ -178,6 +178,10 @@ func (e *engine) because(j *queuedJob, o *option, all []option) string {
 		other = "wait for " + other
 	}
 
+	if !next.provisions() && next.startsIn == o.startsIn && e.estimate(next) == e.estimate(o) {
+		return fmt.Sprintf("%s; no slower than %s", text, other)
+	}
+
 	return fmt.Sprintf("%s; alternative: %s, %s (%s job)", text, other, e.estimate(next), objective(j))
 }
 

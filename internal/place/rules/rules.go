@@ -110,6 +110,9 @@ func (*Policy) Name() string { return "rules" }
 // Revises reports that running jobs are left alone while no job is queued.
 func (*Policy) Revises() bool { return false }
 
+// KeepsAlike reports that jobs with same_gpu run on nodes with one GPU model.
+func (*Policy) KeepsAlike() bool { return true }
+
 // Plan starts queued jobs, reserves and provisions nodes for them, and preempts others.
 func (p *Policy) Plan(v *place.View) place.Plan { return p.Search(v, nil) }
 

@@ -93,7 +93,7 @@ func one[T any](
 
 // Job returns one job.
 func (s *Store) Job(ctx context.Context, j id.Job) (job.Job, error) {
-	missing := fault.New(fault.NotFound, "job_not_found", "there is no job %s", j)
+	missing := fault.New(fault.NotFound, "job_not_found", "job %s not found", j)
 	num, err := jobNumber(j)
 	if err != nil {
 		return job.Job{}, missing

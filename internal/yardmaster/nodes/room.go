@@ -13,14 +13,16 @@ import (
 // Fits reports whether enough nodes could meet a need if they were empty.
 func (r *Nodes) Fits(need fleet.Need) bool {
 	need.Owner = ""
-	m, found := fleet.NewMatcher(need), 0
+	m := fleet.NewMatcher(need)
+
+	var found []*fleet.Room
 	for _, n := range r.byName {
 		if room, ok := r.Rooms.Get(n.ID); ok && n.State != fleet.Removed && m.Eligible(room) {
-			found++
+			found = append(found, room)
 		}
 	}
 
-	return found >= need.Nodes
+	return need.MostAlike(found) >= need.Nodes
 }
 
 // FitsSome reports whether some node that is not lost could meet the need of a job with one node if it were empty.
