@@ -103,7 +103,7 @@ check_python() {
   (cd sdk/python && "$bin/ruff" check . && "$bin/ruff" format --check . && "$bin/mypy")
 }
 
-check_fuzz() { scripts/fuzz.sh "${FUZZTIME:-1s}"; }
+check_fuzz() { scripts/fuzz.sh "${FUZZTIME:-500x}"; }
 
 failed=()
 for step in format vet vet_nvml modules vulnerabilities generated python lint fuzz; do

@@ -59,17 +59,18 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# as runs a command as one of the people of the demo, each with logins of their own.
+# as runs a command as one of the people of the demo, each with logins of their own. It may take two minutes, or
+# $limit (0: for ever).
 as() {
   local who=$1
   shift
-  XDG_CONFIG_HOME=$work/people/$who TRAINYARD_DEMO=$work NO_COLOR=${NO_COLOR:-} timeout --foreground 120 "$trainyard" "$@"
+  XDG_CONFIG_HOME=$work/people/$who TRAINYARD_DEMO=$work NO_COLOR=${NO_COLOR:-} timeout --foreground "${limit:-120}" "$trainyard" "$@"
 }
-# await waits until a command succeeds.
+# await waits until a command succeeds; five minutes at least, because the machine may be busy.
 await() {
   local what=$1 n
   shift
-  for n in $(seq 300); do
+  for n in $(seq 1500); do
     if "$@" >/dev/null 2>&1; then return; fi
     sleep 0.2
   done
@@ -136,7 +137,7 @@ as admin data
 
 # 3. The stream of jobs, with the events as they happen.
 title "Submissions"
-as admin events --after 0 --limit 1000000 -f -o json 2>"$work/events.log" | python3 -u "$files/story.py" "$work/names" &
+limit=0 as admin events --after 0 --limit 1000000 -f -o json 2>"$work/events.log" | python3 -u "$files/story.py" "$work/names" "$work/shown" &
 submit() { # WHO JOB
   local out
   printf '%s%s submits %s:%s %s\n' "$bold" "$1" "$2" "$plain" "$(sed -n '1s/^# //p' "$files/jobs/$2.yaml")"
@@ -170,13 +171,15 @@ as admin jobs --limit 50
 title "Running"
 # In the background, because a signal is not heeded while something runs in front.
 # shellcheck disable=SC2046 # a list of ids
-as admin wait $(cut -d' ' -f1 "$work/names") >/dev/null 2>>"$work/cli.log" &
+limit=0 as admin wait $(cut -d' ' -f1 "$work/names") >/dev/null 2>>"$work/cli.log" &
 wait $! || note "not all of them succeeded"
 
 title "All jobs have ended; idle machines are released"
 released() { [ -z "$(as admin leases -q)" ]; }
 await "the release of all machines" released
-sleep 1 # for the last events to be printed
+last=$(as admin events --limit 1 -o jsonl | sed -n 's/.*"seq": *\([0-9]*\).*/\1/p')
+shown() { [ "$(cat "$work/shown")" -ge "$last" ]; }
+await "the last events to be printed" shown
 
 title "Jobs"
 as admin jobs --limit 50

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Print an event stream, read as lines of JSON, in plain sentences.
 
-The first argument is a file with a line "ID NAME" for each job.
+The first argument is a file with a line "ID NAME" for each job. The second is a file
+that gets the number of the last event that was printed or left out.
 """
 import json
 import sys
@@ -26,7 +27,7 @@ WORDS = {
 
 def name(path, job):
     """Return the name of a job. The submitting process may not have written it down yet."""
-    for _ in range(20):
+    for _ in range(600):
         with open(path) as f:
             called = dict(line.split() for line in f if line.endswith("\n"))
         if job in called:
@@ -63,6 +64,8 @@ def main():
         text = describe(event, begun, sys.argv[1])
         if text:
             print(text, flush=True)
+        with open(sys.argv[2], "w") as f:
+            f.write(str(event["seq"]))
 
 
 if __name__ == "__main__":

@@ -569,7 +569,7 @@ func TestJoinRefusesAnotherYard(t *testing.T) {
 			return err
 		}
 
-		limited, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		limited, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 
 		return a.Run(limited)

@@ -297,7 +297,7 @@ func (f *fakeRuntime) end(run id.Run, exit int) {
 // wait waits until ok holds; ok is called under the lock.
 func (f *fakeRuntime) wait(y *fakeYard, what string, ok func() bool) {
 	y.t.Helper()
-	limit, cancel := context.WithTimeout(y.t.Context(), 30*time.Second)
+	limit, cancel := context.WithTimeout(y.t.Context(), 5*time.Minute)
 	defer cancel()
 
 	for {

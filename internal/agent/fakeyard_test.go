@@ -292,7 +292,7 @@ func (y *fakeYard) assign(runs ...api.Assignment) {
 // await waits until ok holds; ok is called under the yard's lock.
 func (y *fakeYard) await(what string, ok func() bool) {
 	y.t.Helper()
-	limit, cancel := context.WithTimeout(y.t.Context(), 30*time.Second)
+	limit, cancel := context.WithTimeout(y.t.Context(), 5*time.Minute)
 	defer cancel()
 
 	for {

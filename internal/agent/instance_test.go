@@ -45,7 +45,7 @@ func (l *agentLog) Write(p []byte) (int, error) {
 // await waits until the log has a text.
 func (l *agentLog) await(t *testing.T, text string) {
 	t.Helper()
-	limit, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	limit, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 
 	for {

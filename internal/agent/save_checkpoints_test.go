@@ -84,6 +84,11 @@ func TestACheckpointTravelsToAnotherNode(t *testing.T) {
 	if in := all[len(all)-1]; in.UID != "u2" || in.Name != "step" || in.Found != "rename" {
 		t.Errorf("entered %+v", in)
 	}
+
+	// It would go on writing into a folder that is being removed.
+	as.Stop = job.StopTerm
+	y.assign(as)
+	y.awaitState("j1.2", job.RunEnded)
 }
 
 func TestTheEndIsHeldBackUntilTheLastCheckpointIsStored(t *testing.T) {

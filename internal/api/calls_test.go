@@ -18,6 +18,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
 	"trainyard/internal/tenant"
+	"trainyard/test/fuzzing"
 )
 
 func TestEveryCallSaysWhatTheContractSays(t *testing.T) {
@@ -358,8 +359,11 @@ func FuzzReadFeed(f *testing.F) {
 	f.Add([]byte("id: 1\nevent: state\ndata: {}\n\n: x\n\ndata: a\ndata: b\n\n"))
 	f.Add([]byte("data\n\n"))
 	f.Add([]byte("data: cut"))
+	f.Add(fuzzing.Long([]byte("data: a\n")))
 
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer fuzzing.Bounded(t)()
+
 		err := ReadFeed(bytes.NewReader(text), func(item FeedItem) error {
 			if item.Data == nil {
 				t.Error("an item without data")

@@ -9,6 +9,8 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"trainyard/test/fuzzing"
 )
 
 // readFeed reads a feed to its end.
@@ -102,6 +104,8 @@ func FuzzFeedRoundTrip(f *testing.F) {
 	}
 
 	f.Fuzz(func(t *testing.T, text string) {
+		defer fuzzing.Bounded(t)()
+
 		items, err := readFeed(text)
 		if err != nil {
 			t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"trainyard/internal/auth"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
+	"trainyard/test/fuzzing"
 )
 
 // request writes a signing request with whatever key and wishes.
@@ -272,8 +273,12 @@ func FuzzSignNode(f *testing.F) {
 	f.Add(ca.PEM())
 	f.Add([]byte("-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n"))
 	f.Add([]byte{})
+	f.Add(fuzzing.Long(good))
+	f.Add(fuzzing.Long([]byte("-----BEGIN CERTIFICATE REQUEST-----\n")))
 
 	f.Fuzz(func(t *testing.T, csr []byte) {
+		defer fuzzing.Bounded(t)()
+
 		certPEM, expires, err := ca.SignNode(csr, "n1", time.Hour, now)
 		if err != nil {
 			if certPEM != nil || fault.KindOf(err) != fault.Invalid {

@@ -18,6 +18,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/tenant"
+	"trainyard/test/fuzzing"
 )
 
 const caHash = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
@@ -311,7 +312,11 @@ func FuzzParse(f *testing.F) {
 		f.Add(text)
 	}
 
+	f.Add("ty_" + fuzzing.Long("a_"))
+
 	f.Fuzz(func(t *testing.T, text string) {
+		defer fuzzing.Bounded(t)()
+
 		p, err := auth.Parse(text)
 		if err != nil {
 			if fault.KindOf(err) != fault.Invalid || p != (auth.Parsed{}) {

@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/metric"
 	"trainyard/internal/money"
+	"trainyard/test/fuzzing"
 )
 
 // soundForecast fails if a forecast says what no forecast may say.
@@ -162,6 +163,8 @@ func FuzzMake(f *testing.F) {
 	}
 
 	f.Fuzz(func(t *testing.T, seed uint64, step, value, goal, total float64) {
+		defer fuzzing.Bounded(t)()
+
 		in := wild(rand.New(rand.NewPCG(seed, 2)))
 		in.Job.Spec.Target = atMost("loss", goal)
 		in.Progress.Total = total

@@ -11,6 +11,7 @@ import (
 
 	"trainyard/internal/fault"
 	"trainyard/internal/formula"
+	"trainyard/test/fuzzing"
 )
 
 var names = []string{"n", "throughput", "weight", "served_gpu_h"}
@@ -228,7 +229,13 @@ func FuzzCompile(f *testing.F) {
 		f.Add(s, 1.0, -3.5)
 	}
 
+	for _, s := range []string{"(", "-", "n+", "n?", "max(n,"} {
+		f.Add(fuzzing.Long(s), 1.0, 2.0)
+	}
+
 	f.Fuzz(func(t *testing.T, text string, a, b float64) {
+		defer fuzzing.Bounded(t)()
+
 		p, err := formula.Compile(text, names)
 		if err != nil {
 			var e *fault.Error

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"trainyard/internal/id"
+	"trainyard/test/fuzzing"
 )
 
 func TestJobIDs(t *testing.T) {
@@ -55,6 +56,8 @@ func FuzzIDs(f *testing.F) {
 	}
 
 	f.Fuzz(func(t *testing.T, s string) {
+		defer fuzzing.Bounded(t)()
+
 		if n, ok := id.Job(s).Number(); ok && string(id.NewJob(n)) != s {
 			t.Errorf("%q is job %d, which is written %q", s, n, id.NewJob(n))
 		}

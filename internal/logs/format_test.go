@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"trainyard/test/fuzzing"
 )
 
 var at = time.UnixMilli(1_700_000_000_123).UTC()
@@ -412,6 +414,8 @@ func FuzzDecoder(f *testing.F) {
 	}
 
 	f.Fuzz(func(t *testing.T, log []byte) {
+		defer fuzzing.Bounded(t)()
+
 		d := NewDecoder(bytes.NewReader(log))
 		var again bytes.Buffer
 		w := NewWriter(&again, 0)

@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
 	"trainyard/internal/provision"
+	"trainyard/test/fuzzing"
 )
 
 const gib = job.Bytes(1 << 30)
@@ -350,8 +351,11 @@ func FuzzParseOffers(f *testing.F) {
 	f.Add([]byte("providers: [{provider: a, types: [{type: b, cpus: 1, memory: 1GB, spot: 1}]}]"))
 	f.Add([]byte("providers:\n- &a {}\n- *a\n- <<: *a\n"))
 	f.Add([]byte("providers: {a: b}\n--- \n"))
+	f.Add(append([]byte("providers:\n"), fuzzing.Long([]byte("- {provider: a, typo: b}\n"))...))
 
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer fuzzing.Bounded(t)()
+
 		offers, err := provision.ParseOffers("x", text)
 		if err != nil {
 			var list fault.List

@@ -19,6 +19,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
 	"trainyard/internal/provision"
+	"trainyard/test/fuzzing"
 )
 
 const header = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone\n"
@@ -425,6 +426,8 @@ func FuzzSkyPilot(f *testing.F) {
 	f.Add(header + ",A100,1,,,{'Gpus': [{'MemoryInfo': {'SizeInMiB': nan}}]},1e3,-1,\", CA\",\n")
 
 	f.Fuzz(func(t *testing.T, text string) {
+		defer fuzzing.Bounded(t)()
+
 		offers, skipped, err := provision.SkyPilot("x", strings.NewReader(text), provision.Import{})
 		if err != nil {
 			if len(offers) > 0 || skipped != nil {

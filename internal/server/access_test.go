@@ -73,7 +73,7 @@ func TestTokensFromAFreshLoginStandForThemselves(t *testing.T) {
 		t.Errorf("from a fresh login: ends with %q at %s", whole.Parent, whole.Expires)
 	}
 
-	y.clock.advance(tenant.FreshLogin)
+	y.advance(tenant.FreshLogin)
 
 	bound, err := ada.CreateToken(t.Context(), api.TokenRequest{Kind: tenant.AccessToken, TTL: "366d"})
 	y.must(err)

@@ -126,7 +126,7 @@ func (n *node) await(ok func(api.Assignments) bool) api.Assignments {
 
 		select {
 		case <-changed:
-		case <-time.After(30 * time.Second):
+		case <-time.After(5 * time.Minute):
 			n.y.t.Fatalf("node %s was not told in time; it saw %+v", n.name, seen)
 		}
 	}

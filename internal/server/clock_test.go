@@ -25,7 +25,7 @@ func TestStepsOfTheWallClockChangeNothing(t *testing.T) {
 			n.starts(run, 0)
 
 			y.clock.step(step)
-			y.clock.advance(10 * time.Second)
+			y.advance(10 * time.Second)
 			n.tell(api.RankReport{Run: run, Rank: 0, State: job.RunRunning, Started: y.clock.Now()})
 
 			// A job that came after the step is placed, so the loop has seen it and its timers.
@@ -40,7 +40,7 @@ func TestStepsOfTheWallClockChangeNothing(t *testing.T) {
 			}
 
 			y.clock.step(-2 * step)
-			y.clock.advance(10 * time.Second)
+			y.advance(10 * time.Second)
 			n.ends(run, 0, 0)
 
 			checkTimes(t, y, c, j)

@@ -27,7 +27,7 @@ func (y *yard) pruned(limits retention.Limits) []string {
 
 	var reports []string
 	for range 2 {
-		y.clock.advance(25 * time.Hour)
+		y.advance(25 * time.Hour)
 
 		report, err := c.Collect(y.t.Context())
 		y.must(err)

@@ -81,7 +81,7 @@ func TestNothingThatACopyOfANodeSendsCounts(t *testing.T) {
 	}
 
 	before := seen()
-	y.clock.advance(time.Second)
+	y.advance(time.Second)
 
 	second := first.copied(beta("p2"))
 	wantFault(t, second.heartbeat(api.RankReport{Run: run, State: job.RunEnded, Started: y.clock.Now(),
@@ -202,7 +202,7 @@ func TestAnExpiredCertificateIsRenewedByKeyAndToken(t *testing.T) {
 	n := y.join("n1")
 	n.listen()
 	j, _ := n.started(y.researcher("ada"))
-	y.clock.advance(31 * 24 * time.Hour)
+	y.advance(31 * 24 * time.Hour)
 
 	rejoin := func(identity *auth.NodeIdentity, token string) (api.JoinReply, error) {
 		csr, err := identity.CSR("n1")

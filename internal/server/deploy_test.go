@@ -69,7 +69,7 @@ func scrape(t *testing.T) string {
 	)
 
 	y.board.Called("testcloud", "list", time.Second, nil)
-	y.clock.advance(time.Minute)
+	y.advance(time.Minute)
 
 	got := y.raw(y.http, http.MethodGet, "/metrics", "", "")
 	if got.status != http.StatusOK {

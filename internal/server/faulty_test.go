@@ -12,6 +12,7 @@ import (
 // testStore is a store that counts commits, and fails or hangs when it is told to.
 type testStore struct {
 	store.Store
+	clock   *handClock // stands still during a commit: a slow disk is not taken for one that hangs
 	commits atomic.Int64
 	rows    atomic.Int64 // jobs committed
 	mu      sync.Mutex
@@ -76,6 +77,8 @@ func (s *testStore) Commit(ctx context.Context, batches ...*yardmaster.Batch) er
 	for _, b := range batches {
 		s.rows.Add(int64(len(b.Jobs)))
 	}
+
+	defer s.clock.hold()()
 
 	return s.Store.Commit(ctx, batches...)
 }

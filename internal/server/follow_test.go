@@ -65,7 +65,7 @@ func (w *watcher) until(ok func(api.LogItem) bool) []string {
 			if ok(i) {
 				return lines
 			}
-		case <-time.After(30 * time.Second):
+		case <-time.After(5 * time.Minute):
 			w.t.Fatalf("it did not come; so far %q, states %v", lines, w.states)
 		}
 	}
@@ -110,7 +110,7 @@ func TestFollowingAJobFromItsLineToItsEnd(t *testing.T) {
 		t.Error(err)
 	}
 
-	y.clock.advance(time.Hour)
+	y.advance(time.Hour)
 
 	if err := y.srv.Logbook.Sweep(); err != nil {
 		t.Error(err)
@@ -124,8 +124,8 @@ func TestFollowingAJobFromItsLineToItsEnd(t *testing.T) {
 	n.ends(run, 0, 1)
 	n.upload(run, 0, int64(len(first)+len(second)), output(t, "o:five\n"), true)
 	w.line("five")
-	y.clock.advance(time.Hour) // over the back-off
-	n.tell()                   // it lives
+	y.advance(time.Hour) // over the back-off
+	n.tell()             // it lives
 	again := n.awaitRun(j, 2)
 	n.starts(again, 0)
 	n.upload(again, 0, 0, output(t, "o:once more\n"), false)
@@ -178,7 +178,7 @@ func loseNodes(t *testing.T, y *yard) {
 	t.Helper()
 	root := y.admin()
 	eventually(t, "the nodes are lost", func() bool {
-		y.clock.advance(2 * time.Second) // a longer step is taken for the yard's own sleep
+		y.advance(2 * time.Second) // a longer step is taken for the yard's own sleep
 		y.do(yardmaster.Tick{})
 		page, err := root.Nodes(t.Context(), api.Page{})
 		y.must(err)

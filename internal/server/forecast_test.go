@@ -66,7 +66,7 @@ func TestForecastFollowsTheCurve(t *testing.T) {
 	run := n.awaitRun(j, 1)
 	n.starts(run, 0)
 	began := y.clock.Now()
-	y.clock.advance(100 * time.Second)
+	y.advance(100 * time.Second)
 	n.measures(run, api.SeriesPoints{Name: "val_loss", Source: "JSON lines on stdout", Points: decay(0, 100, began)})
 
 	f := y.awaitForecast(
@@ -135,7 +135,7 @@ func TestBadLossAndLateEndAreTold(t *testing.T) {
 	run := n.awaitRun(j, 1)
 	n.starts(run, 0)
 	began := y.clock.Now()
-	y.clock.advance(100 * time.Second)
+	y.advance(100 * time.Second)
 	points := decay(0, 100, began)
 	points = append(points, api.MetricPoint{Step: 101, At: float64(began.Unix() + 100)})
 	n.measures(run, api.SeriesPoints{Name: "loss", Source: "SDK", Points: points})
@@ -164,7 +164,7 @@ func TestBadLossAndLateEndAreTold(t *testing.T) {
 		t.Errorf("told %v, want %v", got, want)
 	}
 
-	y.clock.advance(2 * time.Minute) // made anew, and not told again
+	y.advance(2 * time.Minute) // made anew, and not told again
 
 	y.awaitForecast(
 		ada,
@@ -254,16 +254,16 @@ func TestHistoryBacksForecasts(t *testing.T) {
 			began := y.clock.Now()
 			n.tell(api.RankReport{Run: run, State: job.RunRunning, Started: began})
 			n.measures(run, api.SeriesPoints{Name: "loss", Source: "SDK", Points: decay(0, 100, began)})
-			y.clock.advance(100 * time.Second)
+			y.advance(100 * time.Second)
 			n.tell(api.RankReport{Run: run, State: job.RunEnded, Started: began, Ended: y.clock.Now()})
 		}
 
-		y.clock.advance(time.Minute)
+		y.advance(time.Minute)
 		y.awaitRecord(ada, func(r *api.ForecastRecord) bool { return r.Jobs == 24 && r.Scored == 24 && r.Model != nil })
 	})
 
 	y := startYard(t, dir, silent)
-	y.clock.advance(24 * 100 * time.Second)
+	y.advance(24 * 100 * time.Second)
 	ada := y.researcher("ada")
 	record := y.awaitRecord(ada, func(r *api.ForecastRecord) bool { return r.Jobs == 24 && r.Model != nil })
 	if record.Model.Version < 1 || len(record.Model.Validation) == 0 || len(record.Methods) == 0 {
@@ -288,7 +288,7 @@ func TestHistoryBacksForecasts(t *testing.T) {
 	run := n.awaitRun(j, 1)
 	began := y.clock.Now()
 	n.tell(api.RankReport{Run: run, State: job.RunRunning, Started: began})
-	y.clock.advance(30 * time.Second)
+	y.advance(30 * time.Second)
 	n.measures(run, api.SeriesPoints{Name: "loss", Source: "SDK", Points: decay(0, 30, began)})
 
 	f := y.awaitForecast(

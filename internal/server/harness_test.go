@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -45,22 +46,54 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // handClock is the steady clock of a machine whose clocks are moved by hand.
 type handClock struct {
 	*clock.Steady
+	begun   time.Time
 	ahead   atomic.Int64 // of both clocks
 	stepped atomic.Int64 // of the wall clock alone
+
+	mu      sync.Mutex
+	held    time.Time     // since when the clock stands still; zero while it runs
+	missing time.Duration // for how long it stood still before
 }
 
 func newHandClock() *handClock {
-	c := &handClock{}
-	begun := time.Now()
+	c := &handClock{begun: time.Now()}
 	c.Steady = clock.SteadyOf(clock.Source{
-		Wall:    func() time.Time { return time.Now().Add(time.Duration(c.ahead.Load() + c.stepped.Load())) },
-		Running: func() time.Duration { return time.Since(begun) + time.Duration(c.ahead.Load()) },
+		Wall:    func() time.Time { return c.begun.Add(c.running() + time.Duration(c.stepped.Load())) },
+		Running: c.running,
 	})
 
 	return c
 }
 
-// advance lets time pass.
+func (c *handClock) running() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	passed := time.Since(c.begun)
+	if !c.held.IsZero() {
+		passed = c.held.Sub(c.begun)
+	}
+
+	return passed - c.missing + time.Duration(c.ahead.Load())
+}
+
+// hold lets the clock stand still until the function that it returns is called. Only advance moves it meanwhile.
+func (c *handClock) hold() (release func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.held = time.Now()
+
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+
+		c.missing += time.Since(c.held)
+		c.held = time.Time{}
+	}
+}
+
+// advance lets time pass, whatever the server is doing.
 func (c *handClock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 
 // step sets the wall clock.
@@ -162,7 +195,7 @@ func startYardOn(t testing.TB, dir string, blobs blob.Store, settings ...setting
 	y.must(err)
 	st, err := sqlstore.Open(ctx, filepath.Join(dir, "yard.db"), sqlstore.Options{Clock: y.clock})
 	y.must(err)
-	y.store = &testStore{Store: st}
+	y.store = &testStore{Store: st, clock: y.clock}
 	_, err = st.Lead(ctx, store.Candidate{Server: store.Server{Name: "test"}, Lease: time.Minute})
 	y.must(err)
 	state, err := st.Load(ctx, y.clock.Now().Add(-cfg.KeepFinal))
@@ -255,6 +288,12 @@ func (y *yard) must(err error) {
 	if err != nil {
 		y.t.Fatal(err)
 	}
+}
+
+// advance lets time pass between two commits: one during which an hour passes has hung, and requests are refused.
+func (y *yard) advance(d time.Duration) {
+	y.t.Helper()
+	y.must(y.loop.Query(y.t.Context(), func(*yardmaster.Yard) { y.clock.advance(d) }))
 }
 
 func (y *yard) do(m yardmaster.Message) any {

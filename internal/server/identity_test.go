@@ -51,15 +51,15 @@ func TestTheUseOfARenewedCertificateEndsTheOneBefore(t *testing.T) {
 	y := newYard(t)
 	first := y.join("n1").process(alpha("p1", time.Minute))
 	y.must(first.heartbeat())
-	y.clock.advance(time.Hour)
+	y.advance(time.Hour)
 	second := first.renewed().process(alpha("p1", time.Minute))
 
 	// Until the new one is used its answer may have been lost.
-	y.clock.advance(time.Hour)
+	y.advance(time.Hour)
 	y.must(first.heartbeat())
 	y.must(second.heartbeat())
 	y.must(first.heartbeat()) // on its way
-	y.clock.advance(6 * time.Minute)
+	y.advance(6 * time.Minute)
 	y.must(second.heartbeat())
 
 	wantFault(t, first.heartbeat(), fault.Denied, "certificate_replaced")
@@ -219,7 +219,7 @@ func TestANodeIsRemovedByForceAtOnce(t *testing.T) {
 	}
 
 	for range 12 {
-		y.clock.advance(30 * time.Second)
+		y.advance(30 * time.Second)
 		y.must(other.heartbeat())
 	}
 
@@ -239,7 +239,7 @@ func TestCallsThatAreRefusedAreOnRecord(t *testing.T) {
 	want := map[string]string{"not_allowed": "bob", "job_not_found": "bob", "token_malformed": "unknown"}
 
 	for len(y.events("access.refused")) < len(want) {
-		y.clock.advance(time.Second)
+		y.advance(time.Second)
 		time.Sleep(5 * time.Millisecond)
 	}
 

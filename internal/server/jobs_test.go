@@ -25,7 +25,7 @@ func TestJobsAreListedByWhatIsAsked(t *testing.T) {
 	y.submit(bob, "name: big-two\nrun: c\nresources: {memory: 900GB}")                               // j3
 	_, err := bob.CancelJob(t.Context(), "j3")
 	y.must(err)
-	y.clock.advance(time.Hour)
+	y.advance(time.Hour)
 	later := y.clock.Now()
 	y.submit(ada, "name: late_x\nrun: d\nresources: {memory: 900GB}") // j4
 

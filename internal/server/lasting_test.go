@@ -44,7 +44,7 @@ func (f *feedOf) await(t *testing.T) api.Event {
 		return e
 	case err := <-f.done:
 		t.Fatalf("the feed ended: %v", err)
-	case <-time.After(30 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("no event came")
 	}
 
@@ -58,7 +58,7 @@ func awaitEnd(t *testing.T, done <-chan error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(30 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("the feed goes on")
 	}
 

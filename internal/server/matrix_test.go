@@ -418,7 +418,7 @@ func awaitReady(t *testing.T, y *yard) {
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("it never came true: %s", what)
 		}

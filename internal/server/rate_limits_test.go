@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"trainyard/internal/tenant"
+	"trainyard/test/fuzzing"
 )
 
 func TestWhoAsksTooOftenIsToldSo(t *testing.T) {
@@ -54,8 +55,14 @@ func FuzzSubmitBody(f *testing.F) {
 		f.Add([]byte(body), "")
 	}
 
+	for _, part := range []string{`\n---\nrun: a`, `\nneed: a`, `[`, `{a: `} {
+		f.Add([]byte(`{"file":"run: a`+fuzzing.Long(part)+`"}`), "")
+	}
+
 	handler := y.srv.Handler()
 	f.Fuzz(func(t *testing.T, body []byte, key string) {
+		defer fuzzing.Bounded(t)()
+
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/jobs", strings.NewReader(string(body)))
 		req.Header.Set("Authorization", "Bearer "+token)
 		req.Header.Set("Content-Type", "application/json")

@@ -138,7 +138,7 @@ func TestALeaseIsSeenByWhoPaysAndReturnedByAnAdmin(t *testing.T) {
 		},
 	)
 
-	y.clock.advance(5 * time.Minute)
+	y.advance(5 * time.Minute)
 
 	list := func(c *api.Client, f api.LeaseFilter) string {
 		page, err := c.Leases(t.Context(), f)
@@ -241,7 +241,7 @@ func TestTheReaperSaysWhatItFound(t *testing.T) {
 	}
 
 	y.do(yardmaster.InstancesListed{Provider: "testcloud", CalledAt: y.clock.Now()})
-	y.clock.advance(time.Minute)
+	y.advance(time.Minute)
 	y.do(yardmaster.Tick{})
 
 	r, err = root.Reaper(t.Context())
@@ -506,7 +506,7 @@ func TestTheBooksHaveWhatRunsNow(t *testing.T) {
 		n.starts(n.awaitRun(j, 1), 0)
 	}
 
-	y.clock.advance(2 * time.Hour)
+	y.advance(2 * time.Hour)
 
 	near := func(what string, got, want float64) {
 		t.Helper()
@@ -616,7 +616,7 @@ func TestUsageHasTheFourGroups(t *testing.T) {
 		},
 	)
 
-	y.clock.advance(time.Hour)
+	y.advance(time.Hour)
 	u, err := root.Usage(t.Context(), api.UsageQuery{From: began.Add(-time.Hour)})
 	y.must(err)
 
@@ -775,7 +775,7 @@ func TestTheResourceTableTellsOfGPUsPricesAndLeases(t *testing.T) {
 	before := y.clock.Now()
 	seen := api.ForeignProcess{GPU: 1, PID: 77, User: "eve", Program: "python", Memory: 1 << 30}
 	report(api.Report{Foreign: []int{1}, ForeignProcesses: []api.ForeignProcess{seen}})
-	y.clock.advance(time.Minute)
+	y.advance(time.Minute)
 	report(api.Report{Foreign: []int{1}, ForeignProcesses: []api.ForeignProcess{seen}})
 
 	got = see()
@@ -906,7 +906,7 @@ func TestNothingCountsTwiceWhileItIsPosted(t *testing.T) {
 		y.do(yardmaster.Cordon{Node: "box1", By: "root", On: hours%2 == 0})
 	}}
 	for last := 0.0; hours < 5; hours++ {
-		y.clock.advance(time.Hour)
+		y.advance(time.Hour)
 		b, err := root.UsageReport(t.Context(), api.UsageQuery{})
 		y.must(err)
 

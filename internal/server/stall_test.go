@@ -46,7 +46,7 @@ func TestAHangingCommitIsSaidAndAgentsAreHeard(t *testing.T) {
 
 	// Time passes for the yard, so that it does not take itself for suspended.
 	for range 2 {
-		y.clock.advance(20 * time.Minute)
+		y.advance(20 * time.Minute)
 		eventually(t, "a tick", func() bool {
 			idle := true
 			y.must(y.loop.Query(t.Context(), func(core *yardmaster.Yard) { idle = core.Idle(y.clock.Now()) }))

@@ -108,7 +108,7 @@ func TestAKeyHoldsAfterItsJobHasLeftMemory(t *testing.T) {
 	y.must(err)
 	_, err = c.CancelJob(t.Context(), first.Jobs[0].ID)
 	y.must(err)
-	y.clock.advance(2 * time.Minute)
+	y.advance(2 * time.Minute)
 	eventually(t, "the job has left memory", func() bool { return inMemory(y) == 0 })
 	again, err := c.Submit(t.Context(), request, "k")
 	y.must(err)

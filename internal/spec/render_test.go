@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"trainyard/internal/job"
+	"trainyard/test/fuzzing"
 )
 
 // specs draws specs that Parse can give.
@@ -342,7 +343,13 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(text))
 	}
 
+	for _, part := range []string{"run: a\n---\n", "rum: a\n", "[", "{a: ", "- &a [*a]\n", "needs: [a, b]\n---\n"} {
+		f.Add(append([]byte("name: a\nrun: b\n"), fuzzing.Long([]byte(part))...))
+	}
+
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer fuzzing.Bounded(t)()
+
 		file, err := Parse(text, Options{})
 		if err != nil {
 			if file != nil {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"trainyard/test/fuzzing"
 )
 
 func TestIgnorePatterns(t *testing.T) {
@@ -163,10 +165,14 @@ func FuzzIgnore(f *testing.F) {
 	f.Add("*.o\n!x.o\n/a/**/b/\n[a-z]?\\*", "a/b/x.o", true)
 	f.Add(strings.Repeat("**/", 50)+"x", strings.Repeat("a/", 50)+"y", false)
 	f.Add(strings.Repeat("*a", 50), strings.Repeat("a", 100), false)
+	f.Add(fuzzing.Long("*a"), strings.Repeat("a", 4096), false) // the longest path that there is
+	f.Add(fuzzing.Long("**/"), strings.Repeat("a/", 2048), true)
 	f.Add("[", "[", false)
 	f.Add("\\", "\\", false)
 
 	f.Fuzz(func(t *testing.T, rules, name string, isDir bool) {
+		defer fuzzing.Bounded(t)()
+
 		list := &ignoreList{rules: parseIgnore(rules)}
 		got := list.ignores(name, isDir)
 

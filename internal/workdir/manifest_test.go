@@ -14,6 +14,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/workdir"
+	"trainyard/test/fuzzing"
 )
 
 func errorsAs(err error, target any) bool { return errors.As(err, target) }
@@ -116,7 +117,12 @@ func FuzzManifest(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 
+	f.Add([]byte(`{"files":[` + fuzzing.Long(`{"path":"a","link":"b"},`) + `{"path":"c","link":"b"}]}`))
+	f.Add([]byte(`{"files":[{"path":"` + fuzzing.Long("a/") + `b","digest":"` + d + `"}]}`))
+
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer fuzzing.Bounded(t)()
+
 		m, err := workdir.Decode(bytes.NewReader(text))
 		if err != nil {
 			return

@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
 	"trainyard/internal/yamlfile"
+	"trainyard/test/fuzzing"
 )
 
 type settings struct {
@@ -127,7 +128,13 @@ func FuzzDecode(f *testing.F) {
 		f.Add(s)
 	}
 
+	for _, s := range []string{"- a\n", "[", "{a: ", "unknown: 1\n", "a: &x [*x]\n"} {
+		f.Add(fuzzing.Long(s))
+	}
+
 	f.Fuzz(func(t *testing.T, text string) {
+		defer fuzzing.Bounded(t)()
+
 		var got settings
 		err := yamlfile.Decode([]byte(text), &got).Err()
 

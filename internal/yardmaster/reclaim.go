@@ -15,7 +15,8 @@ import (
 //
 //  1. The node is cordoned. Programs that save on request are asked to, and continue.
 //  2. A run is stopped as soon as its checkpoint is stored, or when the notice leaves just enough time for its grace
-//     period and the upload. Programs that do not save on request are stopped at once: SIGTERM is their request.
+//     period and the upload. Programs that do not save on request are stopped at once: SIGTERM is their request. So
+//     are those that are suspended in place.
 //  3. The node is released when nothing runs there any more.
 //
 // An instance that is gone before that is handled like any that vanishes, but no attempt of its jobs is used up.
@@ -69,7 +70,9 @@ func (y *Yard) leaveReclaimed(run *runRecord, c *reclaim) {
 	r.running.Stopping = true
 	stopBy := c.node.Reclaim.Add(-time.Duration(r.Spec.Grace) - reclaimUpload)
 
-	if run.Started.IsZero() || !y.savesOnRequest(r) || !stopBy.After(y.now) {
+	// A program that is suspended, or is about to be, cannot save. It continues from the checkpoint that it has.
+	lends := run.Suspended() || y.suspending(run)
+	if run.Started.IsZero() || lends || !y.savesOnRequest(r) || !stopBy.After(y.now) {
 		y.evict(run, c.node.ID, theYard, c.reason)
 		return
 	}

@@ -58,20 +58,23 @@ func (y *Yard) suspending(run *runRecord) bool {
 	return y.suspendOrder(run).On() && !run.Suspended() && run.Stop == job.StopNone
 }
 
-// lend suspends a job that a plan preempts, if it can be, and reports whether it does.
+// lend suspends a job that a plan preempts, if it can be, and reports whether it does. Otherwise the reason of the stop
+// says why not.
 func (y *Yard) lend(r *jobRecord, s *place.Stop, v *place.View, starts []place.Start) bool {
-	l := place.LoanFor(v, s, starts)
-	if l == nil {
-		return false
-	}
-
 	run := r.run
-	node := run.Ranks[0].Node
+	l, why := place.LoanFor(v, s, starts)
 
 	// Which memory the programs need that are just being suspended there is not known yet.
-	if n, ok := y.nodes.Get(node); !ok || slices.ContainsFunc(sortedKeys(n.Runs), func(o id.Run) bool {
-		return y.suspending(y.runs[o])
-	}) {
+	if n, ok := y.nodes.Get(run.Ranks[0].Node); l != nil && (!ok ||
+		slices.ContainsFunc(sortedKeys(n.Runs), func(o id.Run) bool { return y.suspending(y.runs[o]) })) {
+		l, why = nil, "another program there is just being suspended"
+	}
+
+	if l == nil {
+		if why != "" {
+			s.Reason += "; not suspended in place: " + why
+		}
+
 		return false
 	}
 

@@ -96,6 +96,12 @@ func takeOver(v *place.View) place.Plan {
 // newLender returns a yard in which j1 has run for 100 s on the first GPU of a, and j2 is queued.
 func newLender(t *testing.T, j2 *job.Spec, change func(inv *fleet.Inventory)) *lender {
 	t.Helper()
+	return newLenderOf(t, checkpointed(), j2, change)
+}
+
+// newLenderOf is newLender with another job j1.
+func newLenderOf(t *testing.T, j1, j2 *job.Spec, change func(inv *fleet.Inventory)) *lender {
+	t.Helper()
 	p := &script{}
 	y := &lender{
 		storedYard: newStoredYard(t, func() yardmaster.Config { return yardmaster.Defaults(p) }), policy: p,
@@ -112,7 +118,7 @@ func newLender(t *testing.T, j2 *job.Spec, change func(inv *fleet.Inventory)) *l
 	change(&inv)
 	y.old = !inv.Suspends
 	y.ok(yardmaster.Join{Token: "join", Name: "a", Inventory: inv})
-	y.submit("alice", checkpointed())
+	y.submit("alice", j1)
 	y.carriesOut(func(v *place.View) place.Plan { return startOn(v, "a", 1) })
 	y.says(job.Suspension{})
 	y.lasts(100 * time.Second)
@@ -255,28 +261,169 @@ func savedBy(run id.Run, node id.Node, at time.Time) checkpoint.Checkpoint {
 	}
 }
 
-// TestAJobIsStoppedIfItCannotBeSuspended keeps what preemption did before.
+// TestAJobIsStoppedIfItCannotBeSuspended keeps what preemption did before, and says why.
 func TestAJobIsStoppedIfItCannotBeSuspended(t *testing.T) {
 	t.Parallel()
-	long := spec(1)
+	long, hungry := spec(1), brief()
 	long.Expect = job.Duration(3 * time.Hour)
+	hungry.Resources.Memory = 200 << 30
 
 	for name, tc := range map[string]struct {
 		j2     *job.Spec
 		change func(inv *fleet.Inventory)
+		why    string
 	}{
-		"by an older agent":         {brief(), func(inv *fleet.Inventory) { inv.Suspends = false }},
-		"by its node":               {brief(), func(inv *fleet.Inventory) { inv.Snapshots.Suspend = fleet.Ability{Reason: "old driver"} }},
-		"for so long":               {long, func(*fleet.Inventory) {}},
-		"for nobody knows how long": {spec(1), func(*fleet.Inventory) {}},
+		"by an older agent": {
+			brief(), func(inv *fleet.Inventory) { inv.Suspends = false }, "node a cannot: its agent does not suspend programs",
+		},
+		"by its node": {
+			brief(), func(inv *fleet.Inventory) { inv.Snapshots.Suspend = fleet.Ability{Reason: "old driver"} },
+			"node a cannot: old driver",
+		},
+		"for so long":               {long, func(*fleet.Inventory) {}, "j2 is expected to run for 3h, longer than 1h"},
+		"for nobody knows how long": {spec(1), func(*fleet.Inventory) {}, "how long j2 will run is unknown"},
+		"with so little memory":     {hungry, func(*fleet.Inventory) {}, "node a has too little memory for both programs"},
+		"on a node that never does": {brief(), func(inv *fleet.Inventory) { inv.Snapshots = nil }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			y := newLender(t, tc.j2, tc.change)
+			large := checkpointed()
+			large.Resources.Memory = 100 << 30
+
+			y := newLenderOf(t, large, tc.j2, tc.change)
 			y.carriesOut(takeOver)
 
 			if o := y.ordered("j1.1"); o.Stop != job.StopTerm || o.Suspend.Number != 0 {
-				t.Errorf("the order of j1.1 is %+v, want that it stops", o)
+				t.Fatalf("the order of j1.1 is %+v, want that it stops", o)
+			}
+
+			want := "preempted for j2"
+			if tc.why != "" {
+				want += "; not suspended in place: " + tc.why
+			}
+
+			if got := eventsOf(y.Take(), "run.stopping"); len(got) != 1 || got[0] != want {
+				t.Errorf("events %q, want %q", got, want)
+			}
+
+			y.heard(yardmaster.RankReport{Run: "j1.1", State: job.RunEnded, Started: start, Ended: y.now, Signalled: true})
+
+			if j := y.job("j1"); j.State != job.Recovering || !strings.Contains(j.Reason, want) {
+				t.Errorf("j1 is %s: %s, want %q", j.State, j.Reason, want)
+			}
+		})
+	}
+}
+
+// newPair returns a yard in which j1 and j2 run on the two GPUs of a, which has four CPUs, and others are queued.
+func newPair(t *testing.T, queued ...*job.Spec) *lender {
+	t.Helper()
+	y := newLender(t, checkpointed(), func(inv *fleet.Inventory) { inv.CPUs = 4000 })
+	y.carriesOut(func(v *place.View) place.Plan { return startOn(v, "a", 2) })
+	y.heard(yardmaster.RankReport{Run: "j2.1", State: job.RunRunning, Started: y.now})
+
+	for _, s := range queued {
+		y.submit("alice", s)
+	}
+
+	y.commit()
+
+	return y
+}
+
+// takeBoth plans that the queued jobs get the GPUs of j1 and j2, which are both preempted.
+func takeBoth(v *place.View) place.Plan {
+	var p place.Plan
+	for _, r := range v.Running {
+		p.Stops = append(p.Stops, place.Stop{Running: r, Reason: "preempted"})
+	}
+
+	for i, it := range v.Queue.Items() {
+		seat := place.Allocation{Node: "a", GPUs: 1 << i}
+		p.Starts = append(p.Starts, place.Start{Item: it, Allocations: []place.Allocation{seat}, Reason: "urgent"})
+	}
+
+	return p
+}
+
+// TestOfTwoJobsOneIsSuspendedAtATime: which memory the first will take is not known until it is suspended.
+func TestOfTwoJobsOneIsSuspendedAtATime(t *testing.T) {
+	t.Parallel()
+	y := newPair(t, brief(), brief())
+	y.carriesOut(takeBoth)
+
+	if first, second := y.ordered("j1.1"), y.ordered("j2.1"); !first.Suspend.On() || first.Stop != job.StopNone ||
+		second.Suspend.On() || second.Stop != job.StopTerm {
+		t.Errorf("orders %+v and %+v, want that one is suspended and the other stops", first, second)
+	}
+
+	want := "preempted; not suspended in place: another program there is just being suspended"
+	if got := eventsOf(y.Take(), "run.stopping"); len(got) != 1 || got[0] != want {
+		t.Errorf("events %q, want %q", got, want)
+	}
+}
+
+// TestAJobWithTheCPUsOfTwo: it cannot start before both have stopped, so nothing is won by suspending one.
+func TestAJobWithTheCPUsOfTwo(t *testing.T) {
+	t.Parallel()
+	s := brief()
+	s.Resources.CPUs = 3500
+	y := newPair(t, s)
+	y.carriesOut(takeBoth)
+
+	want := []string{
+		"preempted; not suspended in place: node a has too few CPUs until other jobs have stopped there",
+		"preempted; not suspended in place: no job gets its GPU at once",
+	}
+	if got := eventsOf(y.Take(), "run.stopping"); !slices.Equal(got, want) {
+		t.Errorf("events %q, want %q", got, want)
+	}
+}
+
+// TestASuspendedJobLeavesWithinTheNotice: it cannot save, so it is not asked to and does not wait for the end of the
+// notice. It continues elsewhere from the checkpoint that it has.
+func TestASuspendedJobLeavesWithinTheNotice(t *testing.T) {
+	t.Parallel()
+
+	for name, begin := range map[string]func(y *lender){
+		"that is suspended":             (*lender).suspended,
+		"that is about to be suspended": (*lender).suspends,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := newLender(t, brief(), func(*fleet.Inventory) {})
+			y.stores("j1.1") // it saves on request
+			begin(y)
+			y.commit()
+
+			left := 2 * time.Minute
+			y.ok(yardmaster.NodeReport{Node: "a", Restores: true, Suspends: true, Reclaim: &left})
+			y.check()
+
+			if o := y.ordered("j1.1"); o.Stop != job.StopTerm || o.Save != 0 {
+				t.Fatalf("the order of j1.1 is %+v, want that it stops at once", o)
+			}
+
+			y.heard(yardmaster.RankReport{Run: "j1.1", State: job.RunEnded, Started: start, Ended: y.now, Signalled: true})
+
+			if o := y.ordered("j2.1"); o.Run != "" {
+				if o.Stop != job.StopTerm {
+					t.Fatalf("the order of j2.1 is %+v, want that it stops", o)
+				}
+
+				y.heard(yardmaster.RankReport{Run: "j2.1", State: job.RunEnded, Ended: y.now, Signalled: true})
+			}
+
+			got := y.job("j1")
+			if got.State != job.Recovering || !strings.Contains(got.Reason, fleet.SpotReclaimed) || !got.NotBefore.IsZero() {
+				t.Fatalf("j1 is %s (%s), not before %v", got.State, got.Reason, got.NotBefore)
+			}
+
+			y.node("b", 1)
+			y.carriesOut(func(v *place.View) place.Plan { return startOn(v, "b", 1) })
+
+			if o := y.ordered("j1.2"); o.Node != "b" || o.Launch.Restore == nil {
+				t.Errorf("the order of j1.2 is %+v, want that it continues on b from its checkpoint", o)
 			}
 		})
 	}

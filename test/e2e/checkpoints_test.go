@@ -60,6 +60,70 @@ func TestADrainedJobContinuesElsewhereFromItsLastCheckpoint(t *testing.T) {
 	}
 }
 
+// savingAlone saves a folder once, which its user alone may read and change. The next run changes it.
+const savingAlone = `
+umask 077
+cd ckpt
+echo begins at $(cat state/step 2>/dev/null || echo 0)
+echo user $(id -u)
+if test $TRAINYARD_EPOCH -gt 1; then
+  stat -c 'owner %u mode %a of %n' state state/step
+  echo changed > state/step; mkdir state/more; mv state/more other; cat "$TRAINYARD_CHECKPOINT_DIR/state/step"
+  exit 0
+fi
+mkdir next; echo 7 > next/step; mv next state
+trap 'exit 1' TERM
+while true; do sleep 0.1; done`
+
+// TestACheckpointIsRestoredForAUserOfItsOwn moves a job between nodes on which its owner's jobs run as different
+// users: what was saved by the one belongs to the other afterwards, and is still closed to everybody else.
+func TestACheckpointIsRestoredForAUserOfItsOwn(t *testing.T) {
+	t.Parallel()
+
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("needs root to run jobs as users of their own")
+		}
+
+		t.Skip("needs root to run jobs as users of their own")
+	}
+
+	y := newYard(t)
+	uids := map[string]string{"north": "320000-320099", "south": "330000-330099"}
+
+	for name, uids := range uids {
+		t.Cleanup(func() { yardtest.Unblock(uids) })
+		y.join(t, []string{name}, "--isolation", "users", "--job-uids", uids)
+	}
+
+	id := y.submit(t, script(strings.Split(strings.TrimSpace(savingAlone), "\n")...)+"checkpoint: {dir: ckpt}\n")
+	y.awaitOutput(t, id, "begins at 0")
+	y.await(t, "a checkpoint in the catalogue", func() bool { return len(y.events(t, "checkpoint.stored")) > 0 })
+
+	first := nodeOf(t, y.job(t, id), 1)
+	y.succeed(t, "drain", first)
+
+	if got := y.run(t, "wait", id); got.code != 0 {
+		t.Fatalf("the job failed: %s\n%s", got.err, y.succeed(t, "logs", id).out)
+	}
+
+	d := y.job(t, id)
+	if len(d.Runs) != 2 || nodeOf(t, d, 2) == first {
+		t.Fatalf("the job did not move: %+v", d.Runs)
+	}
+
+	second := uids[nodeOf(t, d, 2)][:4] // its user ids begin with these digits
+	out := y.succeed(t, "logs", id+".2", "--stream", "stdout").out
+
+	for _, want := range []string{
+		"begins at 7\n", "user " + second, "owner " + second, "mode 700 of state\n", "mode 600 of state/step\n", "changed\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the second run wrote %q, want %q in it", out, want)
+		}
+	}
+}
+
 func TestAJobOfALostNodeContinuesFromWhatWasStored(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, "--suspect-after", "1s", "--lost-after", "4s")

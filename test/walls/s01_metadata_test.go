@@ -1,10 +1,10 @@
 package walls_test
 
 import (
-	"context"
-	"os/exec"
 	"strings"
 	"testing"
+
+	"trainyard/test/yardtest"
 )
 
 // TestS01_JobsCannotReachTheMetadataService has mallory ask the cloud for the credentials of the node. The kernel
@@ -16,8 +16,8 @@ func TestS01_JobsCannotReachTheMetadataService(t *testing.T) {
 	// What blocks the service outlives the agent, so the agent has user ids that no other one has on this machine.
 	const uids = "310000-310099"
 
-	t.Cleanup(func() { unblock(uids) })
-	unblock(uids) // left by a test that was killed
+	t.Cleanup(func() { yardtest.Unblock(uids) })
+	yardtest.Unblock(uids) // left by a test that was killed
 
 	y := newYard(t)
 	y.rootAgent(t, "north", "--isolation", "users", "--job-uids", uids)
@@ -29,13 +29,5 @@ func TestS01_JobsCannotReachTheMetadataService(t *testing.T) {
 
 	if n := y.node(t, "north"); n.Metadata != "blocked" {
 		t.Errorf("the node says of its metadata service: %q", n.Metadata)
-	}
-}
-
-// unblock removes the routing rules for user ids.
-func unblock(uids string) {
-	for _, family := range []string{"-4", "-6"} {
-		for exec.CommandContext(context.Background(), "ip", family, "rule", "del", "uidrange", uids).Run() == nil {
-		}
 	}
 }

@@ -261,7 +261,7 @@ func (y *Yard) AwaitAgent(ctx context.Context, name string) error {
 }
 
 // patience bounds every wait; it is far longer than anything takes.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // await asks again and again until the answer is nil, and gives up early when
 // the server has ended.

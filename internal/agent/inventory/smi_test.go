@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/fleet"
+	"trainyard/test/fuzzing"
 )
 
 func parseFile(t *testing.T, path string) []device {
@@ -278,8 +279,12 @@ func FuzzSMI(f *testing.F) {
 	)
 
 	f.Add([]byte("No devices were found\n"))
+	f.Add(fuzzing.Long(text))
+	f.Add(append([]byte("<nvidia_smi_log>"), fuzzing.Long([]byte("<gpu>"))...))
 
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer fuzzing.Bounded(t)()
+
 		all, err := parseSMI(text)
 		if err != nil {
 			return

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"trainyard/test/fuzzing"
 )
 
 func TestXidsInTheKernelsLog(t *testing.T) {
@@ -162,8 +164,11 @@ func FuzzKernelLog(f *testing.F) {
 	)
 	f.Add("12,1,1,-;NVRM: Xid (PCI:0000:3b:00): 79\n")
 	f.Add(";;;\n,,,;\n")
+	f.Add(fuzzing.Long("12,1,1,-;NVRM: Xid (PCI:0000:3b:00): 79\n"))
 
 	f.Fuzz(func(t *testing.T, text string) {
+		defer fuzzing.Bounded(t)()
+
 		log := &kernelLog{fd: -1}
 		for _, msg := range log.split(text, 0) {
 			if msg.seq == 0 || msg.at < 0 || strings.Contains(msg.text, "\n") {

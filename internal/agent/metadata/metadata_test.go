@@ -65,12 +65,21 @@ func inNetwork() int {
 	return 0
 }
 
-// connect says what becomes of connections to the service, and to something else at the same address.
+// services are where the clouds say that their metadata services are.
+var services = []string{
+	"169.254.169.254:80", "[fd00:ec2::254]:80", "[fd20:ce::254]:80", "169.254.170.2:80", "169.254.170.23:80",
+	"168.63.129.16:80", "168.63.129.16:32526", "100.100.100.200:80",
+}
+
+// nameserver is at the address of a service, and is not blocked.
+const nameserver = "169.254.169.254:53"
+
+// connect says what becomes of connections to the services, and to something else at the same address.
 func connect() int {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 
-	for _, at := range []string{"169.254.169.254:80", "[fd00:ec2::254]:80", "169.254.169.254:53"} {
+	for _, at := range append(services, nameserver) {
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", at)
 
 		what := "refused otherwise"
@@ -111,10 +120,14 @@ func TestJobsCannotReachTheMetadataService(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 
-	const free = "  169.254.169.254:80 refused otherwise\n  [fd00:ec2::254]:80 refused otherwise\n" +
-		"  169.254.169.254:53 refused otherwise\n"
-	const blocked = "  169.254.169.254:80 blocked\n  [fd00:ec2::254]:80 blocked\n" +
-		"  169.254.169.254:53 refused otherwise\n"
+	var free, blocked string
+	for _, at := range services {
+		free += "  " + at + " refused otherwise\n"
+		blocked += "  " + at + " blocked\n"
+	}
+
+	free += "  " + nameserver + " refused otherwise\n"
+	blocked += "  " + nameserver + " refused otherwise\n"
 
 	want := "before: no route <nil>\n" +
 		"199999 no route <nil>\n" + free + "200000 blocked <nil>\n" + blocked + "265535 blocked <nil>\n" + blocked +

@@ -15,6 +15,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/logs"
 	"trainyard/internal/metric"
+	"trainyard/test/fuzzing"
 )
 
 func TestWhatIsPrinted(t *testing.T) {
@@ -583,6 +584,8 @@ func FuzzFiles(f *testing.F) {
 	}
 
 	f.Add([]byte("1794744010000 0.5 1\n1794744011000 nan 2\n"))
+	f.Add(fuzzing.Long([]byte("1794744010000 0.5 1\n")))
+	f.Add(fuzzing.Long([]byte(`{"step": `)))
 
 	f.Add(
 		[]byte(
@@ -591,6 +594,8 @@ func FuzzFiles(f *testing.F) {
 	)
 
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer fuzzing.Bounded(t)()
+
 		for kind := events; kind <= unknown; kind++ {
 			w := newWatchedFile("x", "mlruns/0/1/metrics/m", kind, false)
 			if w.reader == nil && !w.detectFormat(text) {

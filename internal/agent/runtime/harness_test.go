@@ -150,7 +150,7 @@ func (y *yard) script(command string) id.Run {
 // await waits until a run is in a state, or has ended.
 func (y *yard) await(run id.Run, want job.RunState) rundir.Status {
 	y.t.Helper()
-	patience, cancel := context.WithTimeout(context.Background(), time.Minute)
+	patience, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 
 	for {

@@ -37,7 +37,9 @@ func TestStop(t *testing.T) {
 			50 * time.Millisecond, []job.StopMode{job.StopTerm}, 137, "SIGKILL", "still running 50ms after SIGTERM, killed"},
 		{
 			"who writes through a pipe can do so until it has ended",
-			`(trap 'sleep 0.3; echo saved; exit' TERM; echo > $READY; while :; do sleep 0.01; done) | cat`,
+			// The reader says that it is ready: before, it may not have the pipe as its input yet.
+			`(trap 'sleep 0.3; echo saved; exit' TERM; echo begun; while :; do sleep 0.01; done) |
+				(read begun; echo > $READY; exec cat)`,
 			time.Minute,
 			[]job.StopMode{job.StopTerm},
 			143,

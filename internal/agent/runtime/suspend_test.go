@@ -41,7 +41,7 @@ func (y *yard) lends() id.Run {
 func (y *yard) order(run id.Run, number int) job.Suspension {
 	y.t.Helper()
 
-	patience, cancel := context.WithTimeout(y.t.Context(), time.Minute)
+	patience, cancel := context.WithTimeout(y.t.Context(), 5*time.Minute)
 	defer cancel()
 
 	for {

@@ -210,7 +210,7 @@ func write(t *testing.T, path string, data []byte) {
 // soon waits until ok holds.
 func soon(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	limit, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	limit, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 
 	for !ok() {

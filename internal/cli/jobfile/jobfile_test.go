@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/fault"
+	"trainyard/test/fuzzing"
 )
 
 func maker() Maker {
@@ -91,7 +92,10 @@ func TestBadChangesAreRefused(t *testing.T) {
 
 func FuzzEnvLines(f *testing.F) {
 	f.Add([]byte("A=1\n# c\nexport B=\"x y\"\nC='\n"))
+	f.Add(fuzzing.Long([]byte("A=\"x\n")))
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer fuzzing.Bounded(t)()
+
 		into := map[string]string{}
 		if err := envLines(text, "vars", into); err != nil {
 			return

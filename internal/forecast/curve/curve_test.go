@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"trainyard/test/fuzzing"
 )
 
 // trace is a curve over so many points of work.
@@ -337,6 +339,8 @@ func FuzzBest(f *testing.F) {
 	f.Add(uint64(3), 400, 1e-320, 0.0, false)
 
 	f.Fuzz(func(t *testing.T, seed uint64, n int, size, goal float64, rising bool) {
+		defer fuzzing.Bounded(t)()
+
 		r := rand.New(rand.NewPCG(seed, 0))
 		c := &Curve{Goal: Goal{Value: goal, Rising: rising, Set: true}}
 		for x := 0.0; len(c.X) < n && len(c.X) < 500; {

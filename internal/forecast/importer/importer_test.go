@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/forecast/curve"
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/forecast/importer"
+	"trainyard/test/fuzzing"
 )
 
 const runs = `run_id,round,org,system,benchmark,run,status,accelerator,accel_per_node,nodes,framework,global_batch_size,base_lr,weight_decay,minutes
@@ -170,8 +171,12 @@ func TestTablesThatCannotBeReadAreRefused(t *testing.T) {
 func FuzzReadCSV(f *testing.F) {
 	f.Add("job,seconds,finished,hyper.x\na,1,2026-03-01,2\n")
 	f.Add(runs)
+	f.Add(fuzzing.Long("job,seconds,"))
+	f.Add(runs + fuzzing.Long("a,1,2026-03-01,2\n"))
 
 	f.Fuzz(func(t *testing.T, text string) {
+		defer fuzzing.Bounded(t)()
+
 		past, err := importer.ReadCSV(strings.NewReader(text))
 		if err != nil {
 			return

@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/logs"
 	"trainyard/internal/pattern"
+	"trainyard/test/fuzzing"
 )
 
 // matching is a pattern.
@@ -163,6 +164,8 @@ func FuzzLogCursor(f *testing.F) {
 	s.append(0, string(output(f, "o:hello\nworld\n", "e:open", "o:!\n")), false)
 
 	f.Fuzz(func(t *testing.T, text string) {
+		defer fuzzing.Bounded(t)()
+
 		c, err := ParseCursor(text)
 		if err != nil {
 			wantFault(t, err, fault.Invalid, "bad_cursor")

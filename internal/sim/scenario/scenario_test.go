@@ -18,6 +18,7 @@ import (
 	"trainyard/internal/place/ordered"
 	"trainyard/internal/sim"
 	"trainyard/internal/sim/scenario"
+	"trainyard/test/fuzzing"
 )
 
 func parse(t *testing.T, text string) *scenario.Scenario {
@@ -393,7 +394,12 @@ func FuzzParse(f *testing.F) {
 	f.Add("node a 2x V100\njob j gpus 1 lasts 1h\nexpect:\nx")
 	f.Add("cloud c[1..3] 8x A100:40GB hourly 1,2 lost_every 1h\nworkload andreas jobs 3 law mixed\nat 1h fail c1")
 
+	f.Add(fuzzing.Long("node a 2x V100\n"))
+	f.Add(fuzzing.Long("job j gpus "))
+
 	f.Fuzz(func(t *testing.T, text string) {
+		defer fuzzing.Bounded(t)()
+
 		s, err := scenario.Parse("fuzz.yard", []byte(text))
 		if err != nil {
 			var list fault.List

@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/sim"
 	"trainyard/internal/sim/trace"
 	"trainyard/internal/sim/trace/rows"
+	"trainyard/test/fuzzing"
 )
 
 // fuzz feeds a reader any text. Whatever comes, it ends, jobs are sound and in
@@ -22,8 +23,11 @@ func fuzz(f *testing.F, format, sample string, o trace.Options) {
 	f.Add(sample)
 	f.Add("")
 	f.Add("\x00\n\"\n,,,\n{}\n[]\n")
+	f.Add(sample + fuzzing.Long("\",[{\n"))
 
 	f.Fuzz(func(t *testing.T, text string) {
+		defer fuzzing.Bounded(t)()
+
 		for _, skip := range []bool{false, true} {
 			o.SkipBad = skip
 			r, err := trace.Read(strings.NewReader(text), "fuzz", format, o)
@@ -123,6 +127,8 @@ func FuzzMapping(f *testing.F) {
 	f.Add("columns: {submit: asked, run: cards, gpus: cards}\ntime: x\n")
 
 	f.Fuzz(func(t *testing.T, mapping string) {
+		defer fuzzing.Bounded(t)()
+
 		r, err := trace.Read(strings.NewReader(csvSample), "fuzz", "csv", trace.Options{Tables: write(t, "m.yaml", mapping)})
 		if err != nil {
 			sound(t, err)
@@ -138,6 +144,8 @@ func FuzzMapping(f *testing.F) {
 func FuzzThroughputs(f *testing.F) {
 	f.Add(gavelTables)
 	f.Fuzz(func(t *testing.T, text string) {
+		defer fuzzing.Bounded(t)()
+
 		if _, err := trace.Read(
 			strings.NewReader(gavelSample),
 			"fuzz",

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"trainyard/test/fuzzing"
 )
 
 // now is a clock that stands where it is put.
@@ -544,9 +546,13 @@ func FuzzRequest(f *testing.F) {
 	)
 
 	f.Add("mlflow/api/2.0/mlflow/runs/create", `{"tags": [{"key": "a", "value": "b"}]}`)
+	f.Add("metrics", fuzzing.Long(`{"step": 1, "loss": `))
+	f.Add("metrics", "["+fuzzing.Long(`{"step": 1, "loss": 2},`)+`{"step": 2}]`)
 	d := open(f)
 	handler := d.in.handler()
 	f.Fuzz(func(t *testing.T, path, body string) {
+		defer fuzzing.Bounded(t)()
+
 		if strings.ContainsAny(path, " ?#%\\") ||
 			strings.ContainsFunc(path, func(c rune) bool { return c < ' ' || c > '~' }) {
 			t.Skip("no path")

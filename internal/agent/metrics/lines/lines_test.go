@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/agent/metrics/reading"
+	"trainyard/test/fuzzing"
 )
 
 // said formats a reading for the tables of tests: "tqdm 5: loss=4.1 (5 of 60)".
@@ -262,8 +263,12 @@ func FuzzLine(f *testing.F) {
 	)
 
 	f.Add([]byte("\x81  - 00"))
+	f.Add(fuzzing.Long([]byte("{'a': ")))
+	f.Add(fuzzing.Long([]byte("loss=1 ")))
 
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer fuzzing.Bounded(t)()
+
 		p, err := New([]string{`(?P<name>\w+)=(?P<value>\S+)`})
 		if err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"trainyard/internal/agent/metrics/reading"
+	"trainyard/test/fuzzing"
 )
 
 func read(t testing.TB, file string) []byte {
@@ -194,7 +195,12 @@ func FuzzDecode(f *testing.F) {
 		f.Add(data[headSize:min(len(data), 200)], true)
 	}
 
+	f.Add(fuzzing.Long(frame([]byte("x"))), false)
+	f.Add(fuzzing.Long([]byte("\x2a\x02\x0a")), true)
+
 	f.Fuzz(func(t *testing.T, data []byte, framed bool) {
+		defer fuzzing.Bounded(t)()
+
 		if framed { // past the checksums, which chance does not hit
 			data = frame(data)
 		}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"trainyard/internal/agent/metrics/reading"
+	"trainyard/test/fuzzing"
 )
 
 func written(all []reading.Reading) string {
@@ -168,8 +169,11 @@ func FuzzDecode(f *testing.F) {
 
 	f.Add(data[:2000], false)
 	f.Add(message(1, "NaN"), true)
+	f.Add(fuzzing.Long(data[:2000]), false)
 
 	f.Fuzz(func(t *testing.T, data []byte, framed bool) {
+		defer fuzzing.Bounded(t)()
+
 		if framed {
 			data = append([]byte(fileHead), record(1, data[:min(len(data), 1000)])...)
 		}

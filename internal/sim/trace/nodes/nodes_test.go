@@ -18,6 +18,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/sim"
 	"trainyard/internal/sim/trace/rows"
+	"trainyard/test/fuzzing"
 )
 
 const (
@@ -273,8 +274,11 @@ func fuzz(f *testing.F, format, sample string) {
 	f.Add(sample)
 	f.Add("")
 	f.Add("\x00,\n\"")
+	f.Add(sample + fuzzing.Long("\",[{\n"))
 
 	f.Fuzz(func(t *testing.T, text string) {
+		defer fuzzing.Bounded(t)()
+
 		for _, skip := range []bool{false, true} {
 			r, err := Read(strings.NewReader(text), "fuzz", format, Options{SkipBad: skip, Nodes: 5})
 			last := time.Duration(0)

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"trainyard/internal/fault"
+	"trainyard/test/fuzzing"
 )
 
 func TestSplitReadsWhatWasWrittenInQuotationMarks(t *testing.T) {
@@ -181,6 +182,8 @@ func FuzzTable(f *testing.F) {
 	f.Add("a b\n 1  2 \n", byte(' '))
 
 	f.Fuzz(func(t *testing.T, text string, comma byte) {
+		defer fuzzing.Bounded(t)()
+
 		table, err := WithHeader(New("f", strings.NewReader(text)), comma)
 		for err == nil {
 			if err = table.Read(); err == nil {
