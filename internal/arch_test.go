@@ -107,6 +107,7 @@ var layers = []struct {
 			"internal/vault",
 			"internal/diskspace",
 			"internal/diskspace/smalldisk",
+			"internal/netguard",
 		},
 	},
 	{

@@ -137,6 +137,11 @@ var calls = map[string]call{
 	"DELETE /api/v1/secrets/{kind}/{of}/{name}": may(tenant.ManageSecrets),
 	"POST /api/v1/secrets/rotate-key":           may(tenant.RotateSecrets),
 
+	"GET /api/v1/notify":                          may(tenant.ReadChannels),
+	"PUT /api/v1/notify/{kind}/{of}/{name}":       may(tenant.ManageChannels),
+	"DELETE /api/v1/notify/{kind}/{of}/{name}":    may(tenant.ManageChannels),
+	"POST /api/v1/notify/{kind}/{of}/{name}/test": may(tenant.ManageChannels),
+
 	"POST /agent/v1/join":              {kind: byAnyone}, // with a join token
 	"POST /agent/v1/renew":             {kind: byNode},
 	"POST /agent/v1/reports":           {kind: byNode},

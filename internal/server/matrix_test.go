@@ -102,6 +102,14 @@ var matrix = map[string]matrixRow{
 	"remove-secret":     {"/api/v1/secrets/user/ada/OTHER", "", "1 3333 3444 3333 3333 3333 3444 1"}, // it is not there
 	"rotate-secret-key": {"/api/v1/secrets/rotate-key", "", "1 3333 3333 3333 3333 3333 333y 1"},
 
+	"list-channels": {"/api/v1/notify", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+	"put-channel": {
+		"/api/v1/notify/user/ada/phone", `{"kind":"slack","url":"https://hooks.example.org/x"}`,
+		"1 3333 3yyy 3333 3333 3333 3yyy 1",
+	},
+	"remove-channel": {"/api/v1/notify/user/ada/other", "", "1 3333 3444 3333 3333 3333 3444 1"},      // it is not there
+	"test-channel":   {"/api/v1/notify/user/ada/other/test", "", "1 3333 3444 3333 3333 3333 3444 1"}, // the same
+
 	"list-events":   {"/api/v1/events", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
 	"follow-events": {"/api/v1/events/follow", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
 
