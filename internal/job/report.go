@@ -29,6 +29,8 @@ type RankReport struct {
 	Restore *RestoreFailure
 	// Suspension is zero for a rank that was never to be suspended.
 	Suspension Suspension
+	// Use is what the rank uses of its node; nil if its agent does not say. The yard decides nothing by it.
+	Use *Use
 }
 
 // RestoreFailure says which checkpoint could not be restored.

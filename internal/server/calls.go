@@ -77,6 +77,8 @@ var calls = map[string]call{
 	"GET /api/v1/jobs/{job}/forecast":    may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/metrics":     may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/curve":       may(tenant.ReadJob),
+	"GET /api/v1/jobs/{job}/utilization": may(tenant.ReadJob),
+	"GET /api/v1/utilization":            may(tenant.ReadJob),
 
 	"GET /api/v1/checkpoints/{checkpoint}":         may(tenant.ReadJob),
 	"DELETE /api/v1/checkpoints/{checkpoint}":      may(tenant.ChangeJob),

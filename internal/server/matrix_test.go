@@ -94,6 +94,8 @@ var matrix = map[string]matrixRow{
 	"get-forecast":        {"/api/v1/jobs/j1/forecast", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"list-metrics":        {"/api/v1/jobs/j1/metrics", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"get-curve":           {"/api/v1/jobs/j1/curve?metric=loss", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+	"get-utilization":     {"/api/v1/jobs/j1/utilization", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+	"list-utilization":    {"/api/v1/utilization", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
 	"get-forecast-record": {"/api/v1/forecasts", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
 	"import-history":      {"/api/v1/forecasts/history", "seconds\n10\n", "1 3333 3333 3333 3333 333y 333y 1"},
 
@@ -217,6 +219,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 
 	n.started(ada, "project: vision")
+	n.tell(api.RankReport{Run: "j1.1", State: job.RunRunning, Started: y.clock.Now(), Use: &job.Use{At: y.clock.Now()}})
 	n.measures("j1.1", api.SeriesPoints{Name: "loss", Points: decay(0, 3, y.clock.Now())})
 	n.saves("j1.1")
 	y.must(n.leaves("j1.1", n.assigned("j1.1").Launch.UID, "a"))

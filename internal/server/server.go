@@ -41,6 +41,7 @@ import (
 	"trainyard/internal/server/metrics"
 	"trainyard/internal/server/notifier"
 	"trainyard/internal/server/outputs"
+	"trainyard/internal/server/utilization"
 	"trainyard/internal/store"
 	"trainyard/internal/vault"
 )
@@ -114,6 +115,7 @@ type Server struct {
 	content  *content.Content
 	outputs  *outputs.Catalogue
 	notifier *notifier.Notifier
+	use      *utilization.Recorder
 	tests    *rateLimiter // of channels
 
 	rotation sync.Mutex // of the master key of the secrets: one at a time
@@ -142,6 +144,8 @@ func New(c Config, d Deps, start string) *Server {
 		Settings: c.Notify, Store: d.Store, Feed: d.Feed, Vault: d.Vault, Clock: d.Clock, Log: d.Log, Do: s.do, Query: s.query,
 	})
 	s.tests = newRateLimiter(1/testPause.Seconds(), testsBurst, d.Clock)
+	s.use = utilization.New(utilization.Deps{Store: d.Store, Clock: d.Clock, Log: d.Log})
+	d.Loop.Tell(s.use.Follow)
 	s.agents = agentapi.New(s.agentConfig(start))
 	d.Loop.tellFirst(s.agents.Follow)
 	s.routes()
@@ -171,6 +175,7 @@ func (s *Server) agentConfig(start string) agentapi.Config {
 		Archive:     s.Logbook,
 		Assignments: s.Assignments,
 		Metrics:     s.seer,
+		Use:         s.use,
 		CA:          s.CA,
 		Directory:   s.Directory,
 		Clock:       s.Clock,
@@ -202,6 +207,7 @@ func (s *Server) routes() {
 	s.datasetRoutes()
 	s.secretRoutes()
 	s.notifyRoutes()
+	s.utilizationRoutes()
 	s.usageRoutes()
 	s.savingsRoutes()
 	s.seer.Routes(forecaster.Edge{API: s.api, Security: byToken, Allow: allow, Fail: s.fail, Job: s.readJob})
@@ -227,13 +233,10 @@ func (s *Server) Run(ctx context.Context) {
 	}()
 	defer func() { <-seer }() // its last curves are written
 
-	notified := make(chan struct{})
-	go func() {
-		defer close(notified)
-
-		s.notifier.Run(ctx)
-	}()
-	defer func() { <-notified }() // what it has delivered is noted
+	var beside sync.WaitGroup
+	beside.Go(func() { s.notifier.Run(ctx) })
+	beside.Go(func() { s.use.Run(ctx) })
+	defer beside.Wait() // what they have done is stored
 
 	go s.agents.VerifyCheckpoints(ctx)
 	go s.adoptContent(ctx)

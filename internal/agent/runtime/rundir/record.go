@@ -127,6 +127,8 @@ type Status struct {
 	Needed job.Bytes `json:"needed,omitempty"`
 	// Suspension is what became of the orders to suspend the program.
 	Suspension job.Suspension `json:"suspension,omitzero"`
+	// Use is what the rank has used, given when it has ended.
+	Use *job.Use `json:"use,omitempty"`
 	// PID is the process id of the program, or of the set-up while preparing; 0 if neither runs.
 	PID int `json:"pid,omitempty"`
 }
@@ -141,7 +143,7 @@ func (s Status) Report() api.RankReport {
 	return api.RankReport{
 		Run: s.Run, UID: s.UID, Rank: s.Rank, State: s.State, Started: s.Started, Ended: s.Ended, ExitCode: s.ExitCode,
 		Signal: s.Signal, Cause: s.Cause, Reason: s.Reason, Signalled: s.Signalled, Restore: s.Restore,
-		Needed: s.Needed, Suspension: s.Suspension,
+		Needed: s.Needed, Suspension: s.Suspension, Use: s.Use,
 	}
 }
 
