@@ -108,6 +108,7 @@ var layers = []struct {
 			"internal/vault",
 			"internal/diskspace",
 			"internal/diskspace/smalldisk",
+			"internal/netguard",
 		},
 	},
 	{

@@ -91,6 +91,9 @@ type config struct {
 
 	storePasswordFile, metricsListen string
 
+	notifyHosts                      []string
+	smtp, smtpFrom, smtpPasswordFile string
+
 	server                               string
 	token, tokenFile                     string
 	name                                 string
@@ -221,7 +224,7 @@ var logSettings = []setting{
 }
 
 // serverSettings are those of a server.
-var serverSettings = slices.Concat(mainSettings, limitSettings)
+var serverSettings = slices.Concat(mainSettings, notifySettings, limitSettings)
 
 // mainSettings are those of a server that limit nothing.
 var mainSettings = []setting{

@@ -340,7 +340,7 @@ func (r *running) takeLead(ctx context.Context, term *leadership.Term) (*yard, e
 		MaxUploaded: r.config.maxUploaded, AllUploaded: r.config.allUploaded,
 		HideMetrics: r.config.metricsListen != "",
 		Limits:      r.config.limits, Standby: r.shared(), HasShared: len(r.config.sharedFS) > 0,
-		Personal: r.config.personal,
+		Personal: r.config.personal, Notify: r.in.notify,
 	}, server.Deps{
 		Loop: out.loop, Store: r.store, Blobs: guard.Store(), Logbook: logs, Assignments: hub,
 		CA: r.folders.ca, Directory: directory, Feed: events, Clock: r.clock, Log: r.log,

@@ -36,6 +36,7 @@ import (
 	"trainyard/internal/server/history"
 	"trainyard/internal/server/httpapi"
 	"trainyard/internal/server/leadership"
+	"trainyard/internal/server/notifier"
 	"trainyard/internal/server/standby"
 	"trainyard/internal/store"
 	sqlstore "trainyard/internal/store/sql"
@@ -232,6 +233,7 @@ type inputs struct {
 	tariff    *fleet.Tariff
 	clouds    *clouds.Clouds
 	offers    []fleet.Offer
+	notify    notifier.Settings
 }
 
 // readInputs reads them before anything is opened, so that a mistake changes nothing.
@@ -247,6 +249,11 @@ func readInputs(c *config) (in inputs, err error) {
 	}
 
 	in.clouds, in.offers, err = clouds.ReadClouds(c.clouds)
+	if err != nil {
+		return in, err
+	}
+
+	in.notify, err = c.notify()
 	if err != nil {
 		return in, err
 	}

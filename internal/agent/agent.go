@@ -37,6 +37,7 @@ import (
 	"trainyard/internal/agent/metrics/intake"
 	"trainyard/internal/agent/runtime"
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/sampler"
 	"trainyard/internal/api"
 	"trainyard/internal/auth"
 	"trainyard/internal/clock"
@@ -65,6 +66,7 @@ type Runtime interface {
 	OpenLog(run id.Run, rank int, offset int64) (io.ReadCloser, int64, error)
 	ProgressFile(run id.Run, rank int) (string, error)
 	MetricSources(run id.Run, rank int) (runtime.MetricSources, error)
+	Target(run id.Run, rank int) (sampler.Target, error)
 	Limits() string
 	Close() error
 }
@@ -167,6 +169,7 @@ type Agent struct {
 	intake        *intake.Intake           // nil if this machine has no loopback address to listen at
 	sdk           string                   // the file of the Python SDK, "" if there is none
 	curves        curves
+	uses          uses
 	space         space
 	reportSeq     uint64   // of the last report; Run's own, and the report loop's after that
 	spotLook      spotLook // nil if this machine is not taken back
@@ -370,7 +373,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){a.reconcileLoop, a.streamLoop, a.reportLoop, a.inventoryLoop,
-		a.renewLoop, a.curvesLoop, a.sweepLoop, a.spotLoop, a.probeLoop} {
+		a.renewLoop, a.curvesLoop, a.sweepLoop, a.spotLoop, a.probeLoop, a.useLoop} {
 		loops.Go(func() { loop(inner) })
 	}
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"trainyard/internal/agent/runtime"
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/sampler"
 	"trainyard/internal/contact"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -240,6 +242,17 @@ func (f *fakeRuntime) ProgressFile(run id.Run, rank int) (string, error) {
 	}
 
 	return filepath.Join(f.progress, fmt.Sprintf("%s.%d", run, rank)), r.mute
+}
+
+func (f *fakeRuntime) Target(run id.Run, rank int) (sampler.Target, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	if f.ranks[rankKey{run, rank}] == nil {
+		return sampler.Target{}, fmt.Errorf("no rank %d of %s", rank, run)
+	}
+
+	return sampler.Target{PID: os.Getpid()}, nil
 }
 
 func (f *fakeRuntime) MetricSources(run id.Run, rank int) (runtime.MetricSources, error) {

@@ -139,6 +139,7 @@ func (a *Agent) report(ctx context.Context) (api.ReportReply, error) {
 
 	a.mu.Unlock()
 	r.Ranks, r.Data = a.addProgress(ranks, server), a.data.cache.Copies()
+	a.addUse(r.Ranks)
 	call, cancel := context.WithTimeout(ctx, a.memory.grant().ReportTimeout())
 	defer cancel()
 

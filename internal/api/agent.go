@@ -24,7 +24,8 @@ import (
 //	9  an assignment may suspend a program in place and let it continue, and a report says what became of that
 //	11 an assignment may carry the values of secrets
 //	12 a launch may name the files that are kept when its rank has ended, and assignments may ask for files of a run
-const Capability = 12
+//	13 the report of a rank may carry what it uses of its node
+const Capability = 13
 
 // JoinRequest asks to become a node. It carries the join token's text and a
 // certificate request; the key never leaves the machine.
@@ -225,6 +226,8 @@ type RankReport struct {
 	Suspension job.Suspension `json:"suspension,omitzero"`
 	// PassedEnv is left out by earlier agents.
 	PassedEnv string `json:"passed_env,omitempty" maxLength:"4000" doc:"names of the machine's variables that the program got, separated by spaces"`
+	// Use is left out by an agent of an earlier version.
+	Use *job.Use `json:"use,omitempty" doc:"what the rank uses of its node and has used so far"`
 }
 
 // ReportReply tells the agent how long the server will wait for it.

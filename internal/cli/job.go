@@ -92,6 +92,9 @@ func (a *app) jobDetail(j api.JobDetail, foreseen func() error) error {
 	if err := foreseen(); err != nil {
 		return err
 	}
+	if err := a.jobUse(j.Utilization); err != nil {
+		return err
+	}
 	if err := a.jobRuns(j.Runs, now); err != nil {
 		return err
 	}

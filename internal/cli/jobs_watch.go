@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"io"
 	"time"
 
 	"trainyard/internal/api"
@@ -15,9 +16,16 @@ import (
 // watchEvery is the pause between two looks of a watch.
 const watchEvery = 2 * time.Second
 
-// watchJobs shows the list again and again until Ctrl-C: in place on a
-// terminal, one below the other elsewhere and then only when it changed.
+// watchJobs shows the list again and again until Ctrl-C.
 func (a *app) watchJobs(ctx context.Context, client *api.Client, q jobsQuery) error {
+	return a.watch(ctx, func(ctx context.Context, now time.Time) ([]byte, error) {
+		return a.jobsScreen(ctx, client, q, now)
+	})
+}
+
+// watch shows a screen again and again until Ctrl-C: in place on a terminal, one below the other elsewhere and then
+// only when it changed.
+func (a *app) watch(ctx context.Context, screen func(ctx context.Context, now time.Time) ([]byte, error)) error {
 	outer := ctx
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -25,7 +33,7 @@ func (a *app) watchJobs(ctx context.Context, client *api.Client, q jobsQuery) er
 	inPlace := a.OnTerminal(a.Stdout)
 	var before []byte
 	clock.Every(ctx, a.Clock, watchEvery, func(now time.Time) {
-		text, err := a.jobsScreen(ctx, client, q, now)
+		text, err := screen(ctx, now)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -66,11 +74,7 @@ func (a *app) jobsScreen(ctx context.Context, client *api.Client, q jobsQuery, n
 	}
 
 	var out bytes.Buffer
-	look := *a.Console
-	look.Stdout = &out
-	look.Clock = still{now}
-	look.IsTerminal = func(any) bool { return a.OnTerminal(a.Stdout) }
-	screen := &app{Console: &look}
+	screen := a.screen(&out, now)
 	err = screen.Show(page, func() []string { return ids(page.Jobs) }, func() error {
 		if len(page.Jobs) == 0 {
 			_, err := out.WriteString("no jobs\n")
@@ -81,6 +85,16 @@ func (a *app) jobsScreen(ctx context.Context, client *api.Client, q jobsQuery, n
 	})
 
 	return out.Bytes(), err
+}
+
+// screen is an app that writes one screen of this moment.
+func (a *app) screen(out io.Writer, now time.Time) *app {
+	look := *a.Console
+	look.Stdout = out
+	look.Clock = still{now}
+	look.IsTerminal = func(any) bool { return a.OnTerminal(a.Stdout) }
+
+	return &app{Console: &look}
 }
 
 // still is a clock that stands: all of one screen is of one time.

@@ -31,6 +31,8 @@ type RankReport struct {
 	Suspension Suspension
 	// PassedEnv names the variables of the machine that the program got, separated by spaces.
 	PassedEnv string
+	// Use is what the rank uses of its node; nil if its agent does not say. The yard decides nothing by it.
+	Use *Use
 }
 
 // RestoreFailure says which checkpoint could not be restored.

@@ -77,6 +77,8 @@ var calls = map[string]call{
 	"GET /api/v1/jobs/{job}/forecast":    may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/metrics":     may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/curve":       may(tenant.ReadJob),
+	"GET /api/v1/jobs/{job}/utilization": may(tenant.ReadJob),
+	"GET /api/v1/utilization":            may(tenant.ReadJob),
 
 	"GET /api/v1/checkpoints/{checkpoint}":         may(tenant.ReadJob),
 	"DELETE /api/v1/checkpoints/{checkpoint}":      may(tenant.ChangeJob),
@@ -136,6 +138,11 @@ var calls = map[string]call{
 	"PUT /api/v1/secrets/{kind}/{of}/{name}":    may(tenant.ManageSecrets),
 	"DELETE /api/v1/secrets/{kind}/{of}/{name}": may(tenant.ManageSecrets),
 	"POST /api/v1/secrets/rotate-key":           may(tenant.RotateSecrets),
+
+	"GET /api/v1/notify":                          may(tenant.ReadChannels),
+	"PUT /api/v1/notify/{kind}/{of}/{name}":       may(tenant.ManageChannels),
+	"DELETE /api/v1/notify/{kind}/{of}/{name}":    may(tenant.ManageChannels),
+	"POST /api/v1/notify/{kind}/{of}/{name}/test": may(tenant.ManageChannels),
 
 	"POST /agent/v1/join":              {kind: byAnyone}, // with a join token
 	"POST /agent/v1/renew":             {kind: byNode},

@@ -109,6 +109,9 @@ var actionPhrases = map[tenant.Action]string{
 	tenant.ReadSecrets:   "list secrets",
 	tenant.ManageSecrets: "change secrets",
 	tenant.RotateSecrets: "rotate the key of the secrets",
+
+	tenant.ReadChannels:   "list channels of notifications",
+	tenant.ManageChannels: "change channels of notifications",
 }
 
 // allow answers Denied unless the caller may do this to a thing of this owner.

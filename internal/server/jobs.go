@@ -342,6 +342,11 @@ func (s *Server) getJob(ctx context.Context, in *getJobInput) (*httpapi.Body[api
 		return nil, s.fail(ctx, err)
 	}
 
+	d.Utilization, err = s.utilizationOf(ctx, &j)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
 	asked, err := s.Store.Questions(ctx, store.QuestionFilter{
 		Job: j.ID, States: []inbox.State{inbox.Open}, Limit: len(inbox.Kinds()),
 	})

@@ -94,6 +94,8 @@ var matrix = map[string]matrixRow{
 	"get-forecast":        {"/api/v1/jobs/j1/forecast", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"list-metrics":        {"/api/v1/jobs/j1/metrics", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"get-curve":           {"/api/v1/jobs/j1/curve?metric=loss", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+	"get-utilization":     {"/api/v1/jobs/j1/utilization", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+	"list-utilization":    {"/api/v1/utilization", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
 	"get-forecast-record": {"/api/v1/forecasts", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
 	"import-history":      {"/api/v1/forecasts/history", "seconds\n10\n", "1 3333 3333 3333 3333 333y 333y 1"},
 
@@ -101,6 +103,14 @@ var matrix = map[string]matrixRow{
 	"put-secret":        {"/api/v1/secrets/user/ada/KEY", `{"value":"12345678"}`, "1 3333 3yyy 3333 3333 3333 3yyy 1"},
 	"remove-secret":     {"/api/v1/secrets/user/ada/OTHER", "", "1 3333 3444 3333 3333 3333 3444 1"}, // it is not there
 	"rotate-secret-key": {"/api/v1/secrets/rotate-key", "", "1 3333 3333 3333 3333 3333 333y 1"},
+
+	"list-channels": {"/api/v1/notify", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+	"put-channel": {
+		"/api/v1/notify/user/ada/phone", `{"kind":"slack","url":"https://hooks.example.org/x"}`,
+		"1 3333 3yyy 3333 3333 3333 3yyy 1",
+	},
+	"remove-channel": {"/api/v1/notify/user/ada/other", "", "1 3333 3444 3333 3333 3333 3444 1"},      // it is not there
+	"test-channel":   {"/api/v1/notify/user/ada/other/test", "", "1 3333 3444 3333 3333 3333 3444 1"}, // the same
 
 	"list-events":   {"/api/v1/events", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
 	"follow-events": {"/api/v1/events/follow", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
@@ -209,6 +219,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 
 	n.started(ada, "project: vision")
+	n.tell(api.RankReport{Run: "j1.1", State: job.RunRunning, Started: y.clock.Now(), Use: &job.Use{At: y.clock.Now()}})
 	n.measures("j1.1", api.SeriesPoints{Name: "loss", Points: decay(0, 3, y.clock.Now())})
 	n.saves("j1.1")
 	y.must(n.leaves("j1.1", n.assigned("j1.1").Launch.UID, "a"))

@@ -39,7 +39,9 @@ import (
 	"trainyard/internal/server/forecaster"
 	"trainyard/internal/server/httpapi"
 	"trainyard/internal/server/metrics"
+	"trainyard/internal/server/notifier"
 	"trainyard/internal/server/outputs"
+	"trainyard/internal/server/utilization"
 	"trainyard/internal/store"
 	"trainyard/internal/vault"
 )
@@ -68,6 +70,7 @@ type Config struct {
 	// Personal says that jobs run under the account of the person who started the yard and can do whatever that person
 	// can, so that nobody else may use it.
 	Personal bool
+	Notify   notifier.Settings
 }
 
 // Deps is what a server works with.
@@ -111,6 +114,9 @@ type Server struct {
 	seer     *forecaster.Forecaster
 	content  *content.Content
 	outputs  *outputs.Catalogue
+	notifier *notifier.Notifier
+	use      *utilization.Recorder
+	tests    *rateLimiter // of channels
 
 	rotation sync.Mutex // of the master key of the secrets: one at a time
 }
@@ -134,6 +140,12 @@ func New(c Config, d Deps, start string) *Server {
 	s.outputs = outputs.New(d.Store, d.Blobs, d.Clock, c.Limits.UserFiles)
 	s.seer = forecaster.New(forecaster.Deps{Store: d.Store, Clock: d.Clock, Log: d.Log, Do: s.do, Query: s.query})
 	d.Loop.Tell(s.seer.Follow)
+	s.notifier = notifier.New(notifier.Deps{
+		Settings: c.Notify, Store: d.Store, Feed: d.Feed, Vault: d.Vault, Clock: d.Clock, Log: d.Log, Do: s.do, Query: s.query,
+	})
+	s.tests = newRateLimiter(1/testPause.Seconds(), testsBurst, d.Clock)
+	s.use = utilization.New(utilization.Deps{Store: d.Store, Clock: d.Clock, Log: d.Log})
+	d.Loop.Tell(s.use.Follow)
 	s.agents = agentapi.New(s.agentConfig(start))
 	d.Loop.tellFirst(s.agents.Follow)
 	s.routes()
@@ -163,6 +175,7 @@ func (s *Server) agentConfig(start string) agentapi.Config {
 		Archive:     s.Logbook,
 		Assignments: s.Assignments,
 		Metrics:     s.seer,
+		Use:         s.use,
 		CA:          s.CA,
 		Directory:   s.Directory,
 		Clock:       s.Clock,
@@ -193,6 +206,8 @@ func (s *Server) routes() {
 	s.quotaRoutes()
 	s.datasetRoutes()
 	s.secretRoutes()
+	s.notifyRoutes()
+	s.utilizationRoutes()
 	s.usageRoutes()
 	s.savingsRoutes()
 	s.seer.Routes(forecaster.Edge{API: s.api, Security: byToken, Allow: allow, Fail: s.fail, Job: s.readJob})
@@ -218,6 +233,11 @@ func (s *Server) Run(ctx context.Context) {
 	}()
 	defer func() { <-seer }() // its last curves are written
 
+	var beside sync.WaitGroup
+	beside.Go(func() { s.notifier.Run(ctx) })
+	beside.Go(func() { s.use.Run(ctx) })
+	defer beside.Wait() // what they have done is stored
+
 	go s.agents.VerifyCheckpoints(ctx)
 	go s.adoptContent(ctx)
 	go s.access.run(ctx, s.do)
@@ -232,6 +252,7 @@ func (s *Server) Run(ctx context.Context) {
 		}
 
 		s.limiter.sweep()
+		s.tests.sweep()
 	})
 }
 
@@ -267,9 +288,9 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 // describe is the head of the OpenAPI description.
 func describe(version string) huma.Config {
 	c := huma.DefaultConfig("Trainyard", version)
-	c.Info.Description = "HTTP API of the Trainyard server. For users: jobs, checkpoints, output files, forecasts, nodes, offers, " +
-		"leases, quotas, datasets, secrets, usage, users, tokens, events and files. For agents: join, assignments, " +
-		"reports, metrics, output, checkpoints and output files."
+	c.Info.Description = "HTTP API of the Trainyard server. For users: jobs, checkpoints, output files, forecasts, nodes, " +
+		"offers, leases, quotas, datasets, secrets, notifications, usage, users, tokens, events and files. For agents: " +
+		"join, assignments, reports, metrics, output, checkpoints and output files."
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
 	c.CreateHooks = nil // no $schema links in answers
 	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)

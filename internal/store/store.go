@@ -250,6 +250,11 @@ const (
 	ModelDocument    DocumentKind = "model"    // version: what was learned from those
 	RemovedDocument  DocumentKind = "removed"  // job: why its output is not kept, though its time was not over
 	OutputsDocument  DocumentKind = "outputs"  // job/run/rank: the output files of the rank
+	UseDocument      DocumentKind = "use"      // job: what its newest run used of its nodes
+	// NotifiedDocument says how far in the feed notifications have come; there is one. DeliveryDocument, of
+	// SUBJECT/CHANNEL/EVENT, is a notification that is not delivered yet.
+	NotifiedDocument DocumentKind = "notified"
+	DeliveryDocument DocumentKind = "delivery"
 )
 
 // DocumentFilter chooses documents of a kind.

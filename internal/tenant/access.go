@@ -35,6 +35,9 @@ const (
 	ReadSecrets   Action = "read_secrets"   // their names; nobody may read a value
 	ManageSecrets Action = "manage_secrets"
 	RotateSecrets Action = "rotate_secrets" // encrypt all of them with a new master key
+
+	ReadChannels   Action = "read_channels" // where one is notified
+	ManageChannels Action = "manage_channels"
 )
 
 // Reach is to whose things a role may do something. Each reach includes those before it.
@@ -83,6 +86,9 @@ var rules = map[Action]Rule{
 	ReadSecrets:   {ScopeRead, Own, Own, true, Own},
 	ManageSecrets: {ScopeSubmit, Nothing, Own, true, Own},
 	RotateSecrets: {ScopeAdmin, Nothing, Nothing, false, Nothing},
+
+	ReadChannels:   {ScopeRead, Own, Own, true, Own},
+	ManageChannels: {ScopeSubmit, Nothing, Own, true, Own},
 }
 
 // Actions lists every action.
@@ -91,7 +97,7 @@ func Actions() []Action {
 		Identify, ReadJob, ChangeJob, SubmitJob, ReadNodes, ChangeNodes, ReadEvents, ManageUsers, ReadTokens, OwnTokens,
 		ReadProjects, ManageProjects,
 		ReadUsage, ReadOffers, ManageQuotas, ManageLeases, ReadData, ManageData, OverridePlace,
-		ReadSecrets, ManageSecrets, RotateSecrets,
+		ReadSecrets, ManageSecrets, RotateSecrets, ReadChannels, ManageChannels,
 	}
 }
 

@@ -45,6 +45,9 @@ func TestMay(t *testing.T) {
 		tenant.ReadSecrets:   {read, "own led", "own led", "own led"},
 		tenant.ManageSecrets: {submit, "", "own led", "own led"},
 		tenant.RotateSecrets: {admin, "", "", ""},
+
+		tenant.ReadChannels:   {read, "own led", "own led", "own led"},
+		tenant.ManageChannels: {submit, "", "own led", "own led"},
 	}
 
 	things := map[string]struct {

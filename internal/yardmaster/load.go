@@ -23,6 +23,7 @@ func (y *Yard) Load(now time.Time, s State) {
 	y.data.Load(&s)
 	y.checkpoints.Load(&s)
 	y.secrets.Load(&s)
+	y.channels.Load(&s)
 	y.must(y.ledger.Load(s.Ledger))
 	y.must(y.loadQuotas(&s))
 	y.leases.Load(y.now, &s)

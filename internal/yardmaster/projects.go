@@ -29,6 +29,7 @@ func (m PutProject) handle(y *Yard) (any, error) {
 
 	gone, err := y.people.RemoveProject(y.now, m.Project, m.By)
 	if err == nil {
+		y.removeChannelsOf(m.Project, m.By)
 		y.removeSecretsOf(m.Project, m.By)
 	}
 

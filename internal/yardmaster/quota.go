@@ -387,6 +387,9 @@ func (y *Yard) alert(a *quota.Alert) {
 	if r, ok := y.jobs[a.Job]; ok {
 		e.Owner = r.Owner
 	}
+	if a.Job == "" {
+		e.To = a.Subject.String() // whose quota it is
+	}
 
 	y.event(e)
 

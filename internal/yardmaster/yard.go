@@ -31,6 +31,7 @@ import (
 	"trainyard/internal/quota"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster/batch"
+	"trainyard/internal/yardmaster/channels"
 	"trainyard/internal/yardmaster/checkpoints"
 	"trainyard/internal/yardmaster/datasets"
 	"trainyard/internal/yardmaster/leases"
@@ -110,6 +111,7 @@ type Yard struct {
 	data        *datasets.Datasets
 	checkpoints *checkpoints.Catalogue
 	secrets     *secrets.Secrets
+	channels    *channels.Channels
 	orders      *batch.Orders
 
 	queue       *queue.Queue
@@ -254,6 +256,7 @@ func New(cfg Config) *Yard {
 	y.data = datasets.New(cfg.Network, &y.feed, y.people.Member)
 	y.checkpoints = checkpoints.New(&y.feed)
 	y.secrets = secrets.New(&y.feed)
+	y.channels = channels.New(&y.feed)
 	y.nodes = nodes.New(cfg.Patience, &y.feed, &y.timers,
 		nodes.Watcher{Changed: y.nodeChanged, Lost: y.lose})
 	y.nodes.TrustInventory = cfg.TrustInventory
@@ -339,6 +342,7 @@ func (y *Yard) TakeInto(b *Batch) {
 	y.data.Take(b)
 	y.checkpoints.Take(b)
 	y.secrets.Take(b)
+	y.channels.Take(b)
 	y.orders.Take(b)
 	y.feed.Take(b)
 	y.takeMemory(b)

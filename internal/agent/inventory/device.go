@@ -43,6 +43,9 @@ type device struct {
 	// silent is set if memory is in use but no process is visible that uses it.
 	silent bool
 	draw   float64 // watts, -1 if unknown
+	// utilization is the share of the time in which the device worked lately, -1 if unknown, and used its memory in use.
+	utilization float64
+	used        job.Bytes
 	// uncorrected counts the uncorrectable memory errors over the life of the device, -1 if
 	// unknown.
 	uncorrected int64
@@ -65,6 +68,7 @@ func unnamedID(index int) string { return unnamed + strconv.Itoa(index) }
 
 // use records the processes of a device and how much of its memory is used.
 func (d *device) use(procs []Process, used job.Bytes, sliced bool) {
+	d.used = used
 	d.procs = slices.DeleteFunc(procs, func(p Process) bool { return p.paints && p.Memory < paintMemory })
 	// A partitioned device (MIG) reserves memory for each partition, so used memory proves nothing
 	// there.

@@ -131,7 +131,7 @@ func (l *library) list() ([]device, error) {
 
 	var all []device
 	for i := range min(count, maxGPUs) {
-		d := device{gpu: fleet.GPU{Index: i, UUID: unnamedID(i), Driver: word(driver)}, draw: -1, uncorrected: -1}
+		d := device{gpu: fleet.GPU{Index: i, UUID: unnamedID(i), Driver: word(driver)}, draw: -1, uncorrected: -1, utilization: -1}
 		handle, ret := l.lib.DeviceGetHandleByIndex(i)
 		if ret != nvml.SUCCESS {
 			d.gpu.Error = "the driver cannot reach it: " + word(ret.Error())
@@ -175,6 +175,10 @@ func (d *device) read(handle nvml.Device) {
 
 	if draw, ret := handle.GetPowerUsage(); ret == nvml.SUCCESS {
 		d.draw = float64(draw) / 1000
+	}
+
+	if rates, ret := handle.GetUtilizationRates(); ret == nvml.SUCCESS {
+		d.utilization = min(float64(rates.Gpu)/100, 1)
 	}
 
 	mig, _, ret := handle.GetMigMode()

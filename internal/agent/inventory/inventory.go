@@ -31,6 +31,7 @@ import (
 	"trainyard/internal/diskspace"
 	"trainyard/internal/fleet"
 	"trainyard/internal/gpuspec"
+	"trainyard/internal/job"
 )
 
 // Options says where to read the hardware.
@@ -76,6 +77,9 @@ type Machine struct {
 	warm     bool        // a probe has just run, and distorts the power draw of the GPUs
 	gpus     []fleet.GPU // at the newest look
 	problem  error       // met by Open, reported with the first look
+
+	useMu sync.Mutex // apart from mu, which is held while a driver hangs
+	use   []job.GPUUse
 }
 
 // Open reads the stored history and measurements of the machine.
@@ -240,12 +244,36 @@ func (m *Machine) observeUse(devices []device, held []int) {
 		}
 	}
 
+	m.noteUse(devices)
 	slices.Sort(m.busy)
 	if watts >= 0 && !m.warm {
 		m.meter.add(used, watts)
 	}
 
 	m.warm = false
+}
+
+// noteUse remembers how busy the devices are that say so.
+func (m *Machine) noteUse(devices []device) {
+	var list []job.GPUUse
+	for i := range devices {
+		if d := &devices[i]; d.utilization >= 0 {
+			list = append(list, job.GPUUse{Index: d.gpu.Index, Busy: d.utilization, Memory: int64(d.used)})
+		}
+	}
+
+	m.useMu.Lock()
+	defer m.useMu.Unlock()
+
+	m.use = list
+}
+
+// GPUUse returns how busy the GPUs were at the newest look. It does not wait for a look that is under way.
+func (m *Machine) GPUUse() []job.GPUUse {
+	m.useMu.Lock()
+	defer m.useMu.Unlock()
+
+	return slices.Clone(m.use)
 }
 
 // xids collects the Xid errors that the driver and the kernel log have reported since the last

@@ -35,6 +35,7 @@ type smiGPU struct {
 	UUID   string `xml:"uuid"`
 	Memory string `xml:"fb_memory_usage>total"`
 	Used   string `xml:"fb_memory_usage>used"`
+	Busy   string `xml:"utilization>gpu_util"`
 	MIG    string `xml:"mig_mode>current_mig"`
 	// Retiring says that memory pages failed and are retired at the next reset.
 	Retiring     string       `xml:"retired_pages>pending_retirement"`
@@ -146,6 +147,11 @@ func (g *smiGPU) device(index int, driver string) device {
 	d := device{
 		gpu: fleet.GPU{Index: index, UUID: word(g.UUID), Model: word(g.Name), Driver: word(driver)},
 		bus: busName(g.ID), draw: -1, uncorrected: g.Aggregate.uncorrected(), hot: g.hot(),
+		utilization: -1,
+	}
+
+	if percent, ok := amount(g.Busy); ok && percent >= 0 {
+		d.utilization = min(percent/100, 1)
 	}
 
 	if needsRecovery(g.Recovery) {

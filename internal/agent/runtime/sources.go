@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/sampler"
 	"trainyard/internal/api"
 	"trainyard/internal/id"
 )
@@ -44,4 +45,17 @@ func (r *Runtime) MetricSources(run id.Run, n int) (MetricSources, error) {
 		Metrics:     rk.rec.Report(rk.dir, rundir.MetricsFile),
 		Launch:      rk.rec.Launch,
 	}, nil
+}
+
+// Target returns by what the use of resources of a rank is measured.
+func (r *Runtime) Target(run id.Run, n int) (sampler.Target, error) {
+	rk, err := r.lookup(run, n)
+	if err != nil {
+		return sampler.Target{}, err
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	return sampler.Target{Group: rk.state.Group, PID: rk.state.PID}, nil
 }

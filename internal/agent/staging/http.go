@@ -21,6 +21,7 @@ import (
 	"trainyard/internal/clock"
 	"trainyard/internal/diskspace"
 	"trainyard/internal/job"
+	"trainyard/internal/netguard"
 )
 
 // maxWait bounds the wait between two attempts of a fetch.
@@ -201,8 +202,8 @@ func (d *getting) ask(ctx context.Context, offset int64, validator string) (*htt
 	}
 
 	resp, err := d.cache.client.Do(req)
-	if r, ok := refused(err); ok {
-		return nil, failed(d.ref.Name, "%s: %v", d.from(), r)
+	if r, ok := netguard.RefusalOf(err); ok {
+		return nil, failed(d.ref.Name, "%s: %s", d.from(), refusalText(r))
 	}
 	if err != nil {
 		return nil, d.brokeOff(ctx, err)

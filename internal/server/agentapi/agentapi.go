@@ -56,6 +56,11 @@ type Metrics interface {
 	Take(ctx context.Context, r *api.MetricsReport) error
 }
 
+// Use keeps what runs use of their nodes.
+type Use interface {
+	Take(ctx context.Context, n id.Node, ranks []api.RankReport, orders []yardmaster.Order)
+}
+
 // Config is what the protocol works with.
 type Config struct {
 	Loop        Loop
@@ -68,6 +73,7 @@ type Config struct {
 	Archive     *archive.Archive
 	Assignments Assignments
 	Metrics     Metrics
+	Use         Use
 	CA          *auth.CA // signs and checks the certificates of nodes
 	Directory   *auth.Directory
 	Clock       clock.Clock

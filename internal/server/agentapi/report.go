@@ -3,6 +3,7 @@ package agentapi
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
+	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/server/httpapi"
 	"trainyard/internal/yardmaster"
@@ -39,6 +41,7 @@ func (s *Server) report(ctx context.Context, in *httpapi.Body[api.Report]) (*htt
 
 	s.asks.note(n, in.Body.Capability)
 	s.judge(bounded, n, in.Body.Ranks)
+	s.takeUse(bounded, n, in.Body.Ranks)
 
 	answer, err := s.hand(bounded, &who, &in.Body)
 	if heard(err) && s.Gone(n) {
@@ -85,6 +88,18 @@ func (s *Server) report(ctx context.Context, in *httpapi.Body[api.Report]) (*htt
 	}
 
 	return &httpapi.Body[api.ReportReply]{Body: reply}, nil
+}
+
+// takeUse takes out of a report what the ranks use, which is none of the yard's business.
+func (s *Server) takeUse(ctx context.Context, n id.Node, ranks []api.RankReport) {
+	if slices.ContainsFunc(ranks, func(r api.RankReport) bool { return r.Use != nil }) {
+		orders, _, _ := s.Assignments.Desired(n)
+		s.Use.Take(ctx, n, ranks, orders)
+	}
+
+	for i := range ranks {
+		ranks[i].Use = nil
+	}
 }
 
 // hand hands a report to the yard. An agent that is not admitted yet may be a copy: while a commit hangs it does not

@@ -31,7 +31,8 @@ func (s *Store) ForgetJobs(ctx context.Context, jobs ...id.Job) error {
 
 		numbers[i] = n
 		docs = append(docs, recordKey{string(store.ForecastDocument), clean(string(j))},
-			recordKey{string(store.RemovedDocument), clean(string(j))})
+			recordKey{string(store.RemovedDocument), clean(string(j))},
+			recordKey{string(store.UseDocument), clean(string(j))})
 
 		for _, kind := range []store.DocumentKind{store.CurveDocument, store.OutputsDocument} {
 			list, err := s.Documents(ctx, store.DocumentFilter{Kind: kind, Under: string(j), Limit: maxOfJob})

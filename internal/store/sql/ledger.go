@@ -92,6 +92,16 @@ func foldLedger(batches []*yardmaster.Batch) (ledgerChanges, error) {
 			put(secretKind, s.Path(), s.Seq, s)
 		}
 
+		for i := range b.Channels {
+			c := &b.Channels[i]
+			if c.Removed {
+				remove(channelKind, c.Path())
+				continue
+			}
+
+			put(channelKind, c.Path(), c.Seq, c)
+		}
+
 		for _, s := range b.Shares {
 			put(shareKind, string(s.Project), s.Seq, s)
 		}
@@ -243,6 +253,8 @@ func loadRecord(state *yardmaster.State, r *record) error {
 		return appendDoc(&state.Shortages, r)
 	case secretKind:
 		return appendDoc(&state.Secrets, r)
+	case channelKind:
+		return appendDoc(&state.Channels, r)
 	}
 
 	return fmt.Errorf("unknown ledger document %q", r.kind)
@@ -251,7 +263,7 @@ func loadRecord(state *yardmaster.State, r *record) error {
 // document is what is stored as one JSON text.
 type document interface {
 	dataset.Dataset | tenant.Quota | tenant.Project | tenant.Member | ledger.State | ledger.JobDecisions |
-		quota.Usage | quota.Notice | queue.Share | job.Observed | job.Shortage | tenant.Secret
+		quota.Usage | quota.Notice | queue.Share | job.Observed | job.Shortage | tenant.Secret | tenant.Channel
 }
 
 func appendDoc[T document](list *[]T, r *record) error {

@@ -208,6 +208,8 @@ const (
 	shortageKind = "shortage"
 	// secretKind is a secret of a user or project, encrypted.
 	secretKind = "secret"
+	// channelKind is where a user or project is notified.
+	channelKind = "channel"
 )
 
 // No guard: most of these records have no sequence number, and the single writer writes them in

@@ -115,6 +115,14 @@ func sampleSecret(name string, n int) tenant.Secret {
 	return s
 }
 
+func sampleChannel(name string, n int) tenant.Channel {
+	c := full[tenant.Channel](n)
+	c.Name, c.Subject = name, tenant.Subject{User: "ada"}
+	c.Removed = false
+
+	return c
+}
+
 func sampleRun(j id.Job, epoch int, state job.RunState, nodes ...id.Node) job.Run {
 	r := full[job.Run](epoch)
 	r.ID, r.Job, r.Epoch, r.State, r.Stop = id.NewRun(j, epoch), j, epoch, state, job.StopTerm

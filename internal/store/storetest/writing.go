@@ -100,6 +100,18 @@ func removesSecrets(h *harness) {
 	h.same("secrets", h.load(s, time.Time{}).Secrets, []tenant.Secret{sampleSecret("AGAIN", 4), sampleSecret("KEPT", 2)})
 }
 
+// removesChannels checks that a channel that was removed is gone.
+func removesChannels(h *harness) {
+	gone := sampleChannel("gone", 1)
+	gone.Removed = true
+
+	s := h.with(
+		&yardmaster.Batch{Channels: []tenant.Channel{sampleChannel("gone", 1), sampleChannel("kept", 2)}},
+		&yardmaster.Batch{Channels: []tenant.Channel{gone}},
+	)
+	h.same("channels", h.load(s, time.Time{}).Channels, []tenant.Channel{sampleChannel("kept", 2)})
+}
+
 func writing() []contract {
 	return []contract{
 		{"what was committed comes back in every field", keepsEveryField},
@@ -112,6 +124,7 @@ func writing() []contract {
 		{"what is forgotten is gone", forgets},
 		{"a node has the agent that was admitted last", replacesAgents},
 		{"a secret that was removed is gone", removesSecrets},
+		{"a channel that was removed is gone", removesChannels},
 		{"many rows go into one commit", commitsMany},
 		{"invalid UTF-8 does not stop a commit", keepsStrangeText},
 		{"what cannot be stored is an error and leaves nothing behind", refusesBadValues},
@@ -152,6 +165,7 @@ func everything() *yardmaster.Batch {
 
 		Questions: []inbox.Question{sampleQuestion("j7", 2, inbox.Open)},
 		Secrets:   []tenant.Secret{sampleSecret("KEY", 1)},
+		Channels:  []tenant.Channel{sampleChannel("phone", 1)},
 	}
 }
 
@@ -182,6 +196,7 @@ func (h *harness) holds(s store.Store, b *yardmaster.Batch) {
 	h.same("notices", state.Notices, b.Notices)
 	h.same("questions", state.Questions, b.Questions)
 	h.same("secrets", state.Secrets, b.Secrets)
+	h.same("channels", state.Channels, b.Channels)
 	h.same("postings", h.postings(s, time.Time{}, time.Time{}), b.Ledger.Postings)
 	savings, err := s.Savings(h.context(), time.Time{}, time.Time{})
 	h.must(err)

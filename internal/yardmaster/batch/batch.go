@@ -57,6 +57,7 @@ type Batch struct {
 	Incarnations       []Incarnation // that began, or settled
 	Questions          []inbox.Question
 	Secrets            []tenant.Secret
+	Channels           []tenant.Channel
 }
 
 // Empty reports whether there is nothing to commit.
@@ -64,7 +65,7 @@ func (b *Batch) Empty() bool {
 	return len(b.Jobs)+len(b.Runs)+len(b.Nodes)+len(b.Agents)+len(b.Users)+len(b.Tokens)+len(b.Events)+
 		len(b.Orders)+len(b.Closed)+len(b.Leases)+len(b.Quotas)+len(b.Datasets)+len(b.Uses)+len(b.Shares)+
 		len(b.Usage)+len(b.Notices)+len(b.Past)+len(b.Observed)+len(b.Shortages)+len(b.Checkpoints)+
-		len(b.Projects)+len(b.Members)+len(b.Secrets)+
+		len(b.Projects)+len(b.Members)+len(b.Secrets)+len(b.Channels)+
 		len(b.PastForgotten)+len(b.ObservedForgotten)+len(b.ShortagesForgotten)+len(b.Incarnations)+len(b.Questions) == 0 &&
 		b.Ledger.Empty()
 }
@@ -156,6 +157,7 @@ type State struct {
 	// Questions are those that are open.
 	Questions []inbox.Question
 	Secrets   []tenant.Secret
+	Channels  []tenant.Channel
 	// Needs holds the states of final jobs that waiting jobs need.
 	Needs map[id.Job]job.State
 	// LastJob, LastEvent and LastLease are the greatest numbers ever used.

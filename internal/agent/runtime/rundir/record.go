@@ -131,6 +131,8 @@ type Status struct {
 	Suspension job.Suspension `json:"suspension,omitzero"`
 	// PassedEnv is that of the record.
 	PassedEnv string `json:"passed_env,omitempty"`
+	// Use is what the rank has used, given when it has ended.
+	Use *job.Use `json:"use,omitempty"`
 	// PID is the process id of the program, or of the set-up while preparing; 0 if neither runs.
 	PID int `json:"pid,omitempty"`
 }
@@ -145,7 +147,7 @@ func (s Status) Report() api.RankReport {
 	return api.RankReport{
 		Run: s.Run, UID: s.UID, Rank: s.Rank, State: s.State, Started: s.Started, Ended: s.Ended, ExitCode: s.ExitCode,
 		Signal: s.Signal, Cause: s.Cause, Reason: s.Reason, Signalled: s.Signalled, Restore: s.Restore,
-		Needed: s.Needed, Suspension: s.Suspension, PassedEnv: s.PassedEnv,
+		Needed: s.Needed, Suspension: s.Suspension, PassedEnv: s.PassedEnv, Use: s.Use,
 	}
 }
 

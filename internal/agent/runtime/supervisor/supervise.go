@@ -54,6 +54,7 @@ import (
 	"trainyard/internal/agent/runtime/cgroup"
 	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/sampler"
 	"trainyard/internal/clock"
 	"trainyard/internal/job"
 )
@@ -231,6 +232,9 @@ func (s *supervisor) neverStarted() rundir.Ending {
 func (s *supervisor) finish(e rundir.Ending) {
 	s.cgroupMoves.Wait()
 	s.out.close()
+
+	used := sampler.Final(s.clk.Now(), s.group)
+	s.state.Use = &used
 
 	if err := s.group.Remove(); err != nil {
 		s.logError(err) // Forget tries again

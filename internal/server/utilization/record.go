@@ -1,0 +1,157 @@
+package utilization
+
+import (
+	"time"
+
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+)
+
+// maxPoints bounds the course of a rank. When it is full every two points become one.
+const maxPoints = 120
+
+// maxCourses bounds of how many ranks of a run the course is kept; of the others the sums are.
+const maxCourses = 8
+
+// runRecord is what is known of one run of a job; the job's newest one is kept.
+type runRecord struct {
+	Run   id.Run              `json:"run"`
+	Ranks map[int]*rankRecord `json:"ranks"`
+	Ended bool                `json:"ended,omitempty"`
+}
+
+// rankRecord is what one rank has used.
+type rankRecord struct {
+	Node    id.Node   `json:"node"`
+	First   time.Time `json:"first"`
+	Last    job.Use   `json:"last"`
+	Samples int       `json:"samples"`
+	// Memory and GPUBusy are integrals over the time, from which the means are made.
+	Memory    float64 `json:"memory_seconds"`
+	Busy      float64 `json:"busy_seconds"`
+	CPUPeak   float64 `json:"cpu_peak"`
+	GPUMemory int64   `json:"gpu_memory_peak"`
+	BusyPeak  float64 `json:"busy_peak"`
+	// IdleGPUs counts, by GPU, the samples in which it did nothing.
+	IdleGPUs map[int]int `json:"idle_gpus,omitempty"`
+	Width    int         `json:"width"` // samples in a point of the course
+	Points   []point     `json:"points,omitempty"`
+	Open     point       `json:"open,omitzero"` // the point that is being filled
+}
+
+// point is a piece of the course: the mean of a number of samples.
+type point struct {
+	At      time.Time `json:"at"` // of the last sample
+	Samples int       `json:"n"`
+	CPUs    float64   `json:"cpus"`
+	Memory  float64   `json:"memory"`
+	Busy    float64   `json:"busy"`
+}
+
+// add adds a measurement. One that is not newer than the last changes nothing but what the end of a rank says.
+func (r *rankRecord) add(u *job.Use, ended, course bool) {
+	if r.Samples == 0 {
+		r.First, r.Width = u.At, 1
+	}
+
+	elapsed := u.At.Sub(r.Last.At).Seconds()
+	if r.Samples > 0 && elapsed <= 0 {
+		return
+	}
+
+	if ended {
+		r.end(u)
+		return
+	}
+
+	one := point{At: u.At, Samples: 1, Memory: float64(u.Memory), Busy: busy(u)}
+	if r.Samples > 0 {
+		one.CPUs = max(u.CPUSeconds-r.Last.CPUSeconds, 0) / elapsed
+		r.Memory += float64(u.Memory) * elapsed
+		r.Busy += one.Busy * elapsed
+		r.CPUPeak = max(r.CPUPeak, one.CPUs)
+	}
+
+	r.BusyPeak = max(r.BusyPeak, one.Busy)
+	for _, g := range u.GPUs {
+		r.GPUMemory = max(r.GPUMemory, g.Memory)
+		if g.Busy == 0 {
+			if r.IdleGPUs == nil {
+				r.IdleGPUs = map[int]int{}
+			}
+
+			r.IdleGPUs[g.Index]++
+		}
+	}
+
+	peak := max(r.Last.MemoryPeak, u.MemoryPeak, u.Memory)
+	r.Samples++
+	r.Last = *u
+	r.Last.MemoryPeak = peak
+
+	if course && r.Samples > 1 {
+		r.extend(one)
+	}
+}
+
+// end takes in what is known of a rank that has ended: sums that are complete, and nothing about the moment.
+func (r *rankRecord) end(u *job.Use) {
+	first := r.Samples == 0
+	last := r.Last
+	r.Last.At = u.At
+	r.Last.CPUSeconds = max(last.CPUSeconds, u.CPUSeconds)
+	r.Last.MemoryPeak = max(last.MemoryPeak, u.MemoryPeak)
+	r.Last.Read, r.Last.Written = max(last.Read, u.Read), max(last.Written, u.Written)
+	r.Last.Memory, r.Last.GPUs = 0, nil
+
+	if first {
+		r.Last.Unmeasured = u.Unmeasured
+	}
+}
+
+// busy is how busy the GPUs of a rank are on average.
+func busy(u *job.Use) float64 {
+	if len(u.GPUs) == 0 {
+		return 0
+	}
+
+	sum := 0.0
+	for _, g := range u.GPUs {
+		sum += g.Busy
+	}
+
+	return sum / float64(len(u.GPUs))
+}
+
+// extend adds a sample to the course.
+func (r *rankRecord) extend(one point) {
+	r.Open = merge(r.Open, one)
+	if r.Open.Samples < r.Width {
+		return
+	}
+
+	r.Points = append(r.Points, r.Open)
+	r.Open = point{}
+
+	if len(r.Points) < maxPoints {
+		return
+	}
+
+	for i := range len(r.Points) / 2 {
+		r.Points[i] = merge(r.Points[2*i], r.Points[2*i+1])
+	}
+
+	r.Points = r.Points[:len(r.Points)/2]
+	r.Width *= 2
+}
+
+// merge makes one point of two that follow each other.
+func merge(a, b point) point {
+	n, m := float64(a.Samples), float64(b.Samples)
+	mean := func(x, y float64) float64 { return (x*n + y*m) / (n + m) }
+
+	return point{
+		At: b.At, Samples: a.Samples + b.Samples,
+		CPUs: mean(a.CPUs, b.CPUs), Memory: mean(a.Memory, b.Memory), Busy: mean(a.Busy, b.Busy),
+	}
+}

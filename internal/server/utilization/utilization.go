@@ -1,0 +1,259 @@
+// Package utilization keeps what runs use of their nodes, and says at their end what to ask for the next time.
+//
+// Agents report with each rank what it uses; of the newest run of a job sums, peaks and a downsampled course are kept,
+// in memory while it runs and as a document of the store. It runs beside the loop and decides nothing about jobs.
+package utilization
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"trainyard/internal/api"
+	"trainyard/internal/clock"
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/store"
+	"trainyard/internal/yardmaster"
+)
+
+// Deps are the dependencies of a recorder.
+type Deps struct {
+	Store store.Store
+	Clock clock.Clock
+	Log   *slog.Logger
+}
+
+// flushEvery is how often what has changed is stored.
+const flushEvery = 30 * time.Second
+
+// Recorder keeps what runs use. It is safe for concurrent use.
+type Recorder struct {
+	Deps
+
+	mu   sync.Mutex
+	jobs map[id.Job]*record
+}
+
+// record is what is known of a job that has not ended.
+type record struct {
+	runRecord
+	changed bool
+	ended   bool // the job has: it is forgotten once it is stored
+}
+
+// New returns a recorder that knows nothing yet.
+func New(d Deps) *Recorder { return &Recorder{Deps: d, jobs: map[id.Job]*record{}} }
+
+// Take takes in what a node reports about ranks that are assigned to it.
+func (r *Recorder) Take(ctx context.Context, n id.Node, ranks []api.RankReport, orders []yardmaster.Order) {
+	for i := range ranks {
+		one := &ranks[i]
+		if one.Use == nil || !assigned(orders, one) {
+			continue
+		}
+
+		name, _, ok := one.Run.Split()
+		if !ok {
+			continue
+		}
+
+		r.take(ctx, name, n, one)
+	}
+}
+
+func assigned(orders []yardmaster.Order, r *api.RankReport) bool {
+	for i := range orders {
+		if orders[i].Run == r.Run && orders[i].Rank == r.Rank {
+			return true
+		}
+	}
+
+	return false
+}
+
+func (r *Recorder) take(ctx context.Context, name id.Job, n id.Node, one *api.RankReport) {
+	known, err := r.open(ctx, name)
+	if err != nil {
+		r.Log.WarnContext(ctx, "what a job used before is not known; it is recorded anew", "job", name, "error", err)
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	if known.Run != one.Run {
+		if _, before, _ := known.Run.Split(); before > epochOf(one.Run) {
+			return // of an earlier run
+		}
+
+		known.runRecord = runRecord{Run: one.Run, Ranks: map[int]*rankRecord{}}
+	}
+
+	rank, ok := known.Ranks[one.Rank]
+	if !ok {
+		rank = &rankRecord{Node: n}
+		known.Ranks[one.Rank] = rank
+	}
+
+	ended := one.State == job.RunEnded
+	rank.add(one.Use, ended, one.Rank < maxCourses)
+	known.Ended = known.Ended || ended
+	known.changed = true
+}
+
+func epochOf(r id.Run) int {
+	_, epoch, _ := r.Split()
+	return epoch
+}
+
+// open returns the record of a job, from the store if this server has none.
+func (r *Recorder) open(ctx context.Context, name id.Job) (*record, error) {
+	r.mu.Lock()
+	known, ok := r.jobs[name]
+	r.mu.Unlock()
+
+	if ok {
+		return known, nil
+	}
+
+	stored, err := r.read(ctx, name)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	if known, ok := r.jobs[name]; ok {
+		return known, err // another report was quicker
+	}
+
+	known = &record{runRecord: stored}
+	r.jobs[name] = known
+
+	return known, err
+}
+
+// read reads what is stored of a job; zero if nothing is.
+func (r *Recorder) read(ctx context.Context, name id.Job) (run runRecord, err error) {
+	docs, err := r.Store.Documents(ctx, store.DocumentFilter{Kind: store.UseDocument, ID: string(name), Limit: 1})
+	if err != nil || len(docs) == 0 {
+		return run, err
+	}
+
+	if err := json.Unmarshal([]byte(docs[0].Text), &run); err != nil {
+		return runRecord{}, fmt.Errorf("read what job %s used: %w", name, err)
+	}
+
+	return run, nil
+}
+
+// Follow processes a committed batch. The loop waits for it, so it only records what has changed.
+func (r *Recorder) Follow(b *yardmaster.Batch) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	for i := range b.Jobs {
+		if known, ok := r.jobs[b.Jobs[i].ID]; ok && b.Jobs[i].State.Final() {
+			known.ended, known.Ended, known.changed = true, true, true
+		}
+	}
+}
+
+// Run stores what has changed until ctx ends.
+func (r *Recorder) Run(ctx context.Context) {
+	clock.Every(ctx, r.Clock, flushEvery, func(time.Time) { r.flush(ctx) })
+
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+
+	r.flush(last)
+}
+
+// flush stores what has changed, and forgets jobs that have ended.
+func (r *Recorder) flush(ctx context.Context) {
+	var docs []store.Document
+	var names []id.Job
+
+	r.mu.Lock()
+	for name, known := range r.jobs {
+		if !known.changed {
+			continue
+		}
+
+		text, err := json.Marshal(&known.runRecord)
+		if err != nil {
+			r.Log.ErrorContext(ctx, "what a job used cannot be stored", "job", name, "error", err)
+			continue
+		}
+
+		known.changed = false
+		names = append(names, name)
+		docs = append(docs, store.Document{
+			Kind: store.UseDocument, ID: string(name), At: r.Clock.Now(), Text: string(text),
+		})
+	}
+	r.mu.Unlock()
+
+	if len(docs) == 0 {
+		return
+	}
+
+	err := r.Store.Keep(ctx, docs...)
+	if err != nil {
+		r.Log.WarnContext(ctx, "what jobs use could not be stored; later", "jobs", len(docs), "error", err)
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	for _, name := range names {
+		known := r.jobs[name]
+
+		switch {
+		case err != nil:
+			known.changed = true
+		case known.ended && !known.changed:
+			delete(r.jobs, name)
+		}
+	}
+}
+
+// Of returns what a job uses or has used in its newest measured run; NotFound if nothing was measured.
+func (r *Recorder) Of(ctx context.Context, j *job.Job, runs []job.Run) (api.Utilization, error) {
+	r.mu.Lock()
+	known, ok := r.jobs[j.ID]
+	if ok {
+		defer r.mu.Unlock()
+
+		return summarize(j, runs, &known.runRecord)
+	}
+	r.mu.Unlock()
+
+	stored, err := r.read(ctx, j.ID)
+	if err != nil {
+		return api.Utilization{}, err
+	}
+
+	return summarize(j, runs, &stored)
+}
+
+// Running returns the jobs of which something is measured now.
+func (r *Recorder) Running() []id.Job {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	var list []id.Job
+	for name, known := range r.jobs {
+		if !known.Ended {
+			list = append(list, name)
+		}
+	}
+
+	return list
+}
+
+func notMeasured(j id.Job) error {
+	return fault.New(fault.NotFound, "not_measured", "no use of resources was measured for job %s", j).
+		WithRemedy("it has not run, or its agents are of an earlier version")
+}
