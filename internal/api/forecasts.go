@@ -36,7 +36,7 @@ func NewForecast(f *job.Forecast) *Forecast {
 
 // Brief returns the forecast as lists show it.
 func (f *Forecast) Brief() *Forecast {
-	if f == nil || f.Basis == job.BasisNone {
+	if f == nil || f.Basis == job.BasisNone && !f.Starting {
 		return nil
 	}
 

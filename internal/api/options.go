@@ -21,5 +21,6 @@ type Option struct {
 	CostMost float64    `json:"cost_most" doc:"estimated cost at the upper end of the prediction interval"`
 	Unpriced bool       `json:"unpriced,omitempty" doc:"what the nodes cost is unknown, and cost is 0"`
 	Basis    string     `json:"basis" doc:"basis of the estimate"`
+	Guess    bool       `json:"guess,omitempty" doc:"the run time is unknown; finish and cost are what it is planned by"`
 	Verdict  string     `json:"verdict" doc:"why this option is chosen or not"`
 }

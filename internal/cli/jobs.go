@@ -40,9 +40,9 @@ func (a *app) jobs() *cobra.Command {
 		Long: `List jobs: those that run, those that wait, and those that ended within the last day, each newest
 first. Jobs that have not ended are always shown. Admins see all jobs, researchers their own.
 
-LEFT is the estimated remaining time, "~" marks a default guess; a queued job shows its estimated
-run time. "late" marks a job that will miss its deadline, "over expect" one that will run longer
-than its owner expects.`,
+LEFT is the estimated remaining time, "~" marks a guess; a queued job shows its estimated run time,
+and a program that has reported nothing yet is "starting". "late" marks a job that will miss its
+deadline, "over expect" one that will run longer than its owner expects.`,
 		Example: `  trainyard jobs
   trainyard jobs -w
   trainyard jobs --state running --state pending --owner me

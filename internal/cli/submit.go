@@ -285,11 +285,11 @@ func (a *app) options(w io.Writer, p *api.PlannedJob) error {
 			start = inAbout(*o.Start, now)
 		}
 
-		if o.Finish != nil {
+		if o.Finish != nil && !o.Guess {
 			done = inAbout(*o.Finish, now)
 		}
 
-		if o.Earliest != nil && o.Latest != nil {
+		if o.Earliest != nil && o.Latest != nil && !o.Guess {
 			done += fmt.Sprintf(" (%s to %s)", length(*o.Earliest, now), length(*o.Latest, now))
 		}
 
@@ -297,6 +297,8 @@ func (a *app) options(w io.Writer, p *api.PlannedJob) error {
 		switch {
 		case o.Unpriced:
 			cost = "" // it is not free: nobody said what the node costs
+		case o.Guess && o.Cost > 0:
+			cost = "unknown"
 		case o.CostMost > o.Cost*1.005:
 			cost += " (up to " + humanize.Dollars(o.CostMost) + ")"
 		}
@@ -317,7 +319,12 @@ func (a *app) options(w io.Writer, p *api.PlannedJob) error {
 		title += " for " + table.Plain(p.Name)
 	}
 
-	if _, err := fmt.Fprintf(w, "\n%s (times based on %s):\n", title, p.Options[0].Basis); err != nil {
+	basis := "times based on " + p.Options[0].Basis
+	if p.Options[0].Guess {
+		basis = "run time unknown; planned by " + p.Options[0].Basis
+	}
+
+	if _, err := fmt.Fprintf(w, "\n%s (%s):\n", title, basis); err != nil {
 		return err
 	}
 

@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/forecast/duration"
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/forecast/match"
+	"trainyard/internal/forecast/repeat"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -88,9 +89,36 @@ func ask(c *Case, l *Library, r *calibrate.Record, before time.Time) Answer {
 	}
 
 	a.estimate(&own, l, before)
+
+	if a.Class == calibrate.ClassBefore {
+		if runs, ok := l.repeated(&own, before); ok {
+			a.enterRepeats(&runs, own.Elapsed)
+			return a
+		}
+	}
+
 	a.blend(r.Calibration(), &own)
 
 	return a
+}
+
+// askModel is Ask without earlier runs of the same program.
+func askModel(c *Case, l *Library, r *calibrate.Record) Answer {
+	a := Answer{done: c.Elapsed, logLeft: calibrate.NoEstimates()}
+	a.estimate(c, l, time.Time{})
+	a.blend(r.Calibration(), c)
+
+	return a
+}
+
+// enterRepeats answers by earlier runs of the same job or program, which have intervals of their own.
+func (a *Answer) enterRepeats(runs *repeat.Prediction, elapsed float64) {
+	s := runs.Seconds
+	a.add(calibrate.MethodRepeat, s.Mid-elapsed, 0)
+	last := &a.Estimates[len(a.Estimates)-1]
+	last.Weight, last.Error = 1, runs.Error
+	a.Left = job.Band{Low: max(s.Low-elapsed, 0), Mid: max(s.Mid-elapsed, 0), High: max(s.High-elapsed, 0)}
+	a.Guess, a.Records, a.Covered, a.Checked = runs.Guess, runs.Records, runs.Covered, runs.Checked
 }
 
 // met reports whether a curve has come to its goal.

@@ -2,14 +2,13 @@ package forecast
 
 import (
 	"fmt"
-	"math"
-	"slices"
 	"time"
 
 	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/duration"
+	"trainyard/internal/forecast/history"
+	"trainyard/internal/forecast/repeat"
 	"trainyard/internal/job"
-	"trainyard/internal/quantile"
 )
 
 // What a job reports comes first. The estimates below are for jobs that have not started or report nothing; each is
@@ -112,19 +111,87 @@ func (m *maker) byReport() bool {
 	return true
 }
 
-// byDuration uses the duration model.
-func (m *maker) byDuration() bool {
+// byHistory uses the durations of earlier jobs: the same job if it has run before, otherwise whichever of the runs of its
+// program and the duration model has been less wrong about jobs like it.
+func (m *maker) byHistory() bool {
 	elapsed := m.in.elapsed()
+	c := Case{Job: m.in.Job.ID, Features: m.features, Elapsed: elapsed}
+
+	runs, repeated := m.in.Library.repeated(&c, time.Time{})
+	m.outlived = runs.Runs
+
 	d, err := m.in.Library.duration(m.features, duration.Progress{Elapsed: elapsed})
-	if err != nil || d.Mid <= elapsed {
+	learned := err == nil && d.Mid > elapsed
+
+	switch {
+	case repeated && (!learned || precedes(&runs, &d)):
+		m.byRepeats(&runs, elapsed)
+	case learned:
+		m.byDuration(&d, elapsed)
+	default:
 		return false
 	}
 
+	return true
+}
+
+// precedes reports whether earlier runs tell more of a job than the duration model does: the same job or command always
+// does, others if they have been less wrong.
+func precedes(runs *repeat.Prediction, d *duration.Duration) bool {
+	return runs.Level <= repeat.SameCommand || !runs.Guess && runs.Error <= d.Error
+}
+
+// byRepeats uses earlier runs of the same job or program.
+func (m *maker) byRepeats(runs *repeat.Prediction, elapsed float64) {
+	f, s := m.f, runs.Seconds
+	f.Basis, f.Guess = job.BasisHistory, runs.Guess
+	f.Records, f.Covered, f.Checked = runs.Records, runs.Covered, runs.Checked
+	f.Remaining = job.Band{Low: max(s.Low-elapsed, 0), Mid: max(s.Mid-elapsed, 0), High: max(s.High-elapsed, 0)}
+
+	if elapsed > 0 {
+		f.Done = elapsed / (elapsed + f.Remaining.Mid)
+	}
+
+	f.Methods = append(f.Methods, job.MethodForecast{
+		Method: calibrate.MethodRepeat, Remaining: f.Remaining.Mid, Weight: 1, Error: runs.Error,
+	})
+
+	m.tell("%s", m.repeatsText(runs))
+
+	if f.Guess {
+		m.tell("That is a guess: too few forecasts like it have been checked.")
+	}
+}
+
+// repeatsText says which earlier runs a forecast is based on.
+func (m *maker) repeatsText(runs *repeat.Prediction) string {
+	takes := span(runs.Seconds.Mid)
+	program := history.ProgramOf(m.features.Command).Name
+	if program == "" {
+		program = "the same command"
+	}
+
+	switch runs.Level {
+	case repeat.SameJob:
+		return fmt.Sprintf("The same job has run before: %s, which makes %s (median).", count(runs.Runs, "run"), takes)
+	case repeat.SameCommand:
+		return fmt.Sprintf("The same command has run before: %s, which makes %s (median).", count(runs.Runs, "run"), takes)
+	case repeat.SameProgram, repeat.SameScript:
+		return fmt.Sprintf("%s of %s with other arguments or files suggest %s.", count(runs.Runs, "earlier run"), program,
+			takes)
+	case repeat.SameName:
+	}
+
+	return fmt.Sprintf("%s with the same name took %s (median).", jobs(runs.Runs), takes)
+}
+
+// byDuration uses the duration model.
+func (m *maker) byDuration(d *duration.Duration, elapsed float64) {
 	f := m.f
 	f.Basis, f.Records = job.BasisHistory, m.in.Library.model.Records
 	f.Remaining = job.Band{Low: max(d.Low-elapsed, 0), Mid: d.Mid - elapsed, High: d.High - elapsed}
 	if elapsed > 0 {
-		a := Ask(&Case{Job: m.in.Job.ID, Features: m.features, Elapsed: elapsed}, m.in.Library, m.in.Record)
+		a := askModel(&Case{Job: m.in.Job.ID, Features: m.features, Elapsed: elapsed}, m.in.Library, m.in.Record)
 		if a.Known() && !a.Guess {
 			f.Remaining = a.Left
 			f.Records = a.Records
@@ -145,38 +212,6 @@ func (m *maker) byDuration() bool {
 	)
 
 	m.tell("Similar jobs take %s in all, as learned from %d finished jobs.", span(d.Mid), m.in.Library.model.Records)
-
-	return true
-}
-
-// byNamesakes uses the durations of finished jobs with the same name.
-func (m *maker) byNamesakes() bool {
-	elapsed := m.in.elapsed()
-	var took []float64
-	for _, p := range m.in.Library.namesakes(&m.features, m.in.Job.ID) {
-		if p.Seconds > elapsed && !math.IsInf(p.Seconds, 0) {
-			took = append(took, p.Seconds-elapsed) // the others are ruled out
-		}
-	}
-
-	if len(took) == 0 {
-		return false
-	}
-
-	slices.Sort(took)
-	mid := quantile.Linear(took, 0.5)
-	m.guess(job.BasisHistory, calibrate.ClassBefore, mid)
-
-	if len(took) >= calibrate.MinJobs {
-		m.f.Remaining = calibrate.ConformalBand(took)
-		m.f.Guess = false
-	}
-
-	m.f.Records = len(took)
-	m.f.Done = elapsed / (elapsed + mid)
-	m.tell("%s with the same name took %s (median).", jobs(len(took)), span(mid+elapsed))
-
-	return true
 }
 
 // byExpectation adds the researcher's own estimate. It decides only if there is no other estimate: then it returns
@@ -243,6 +278,11 @@ func (m *maker) elsewhereNote(whole float64) string {
 
 // explainNothing says that nothing is known, and why.
 func (m *maker) explainNothing() {
+	if m.f.Starting {
+		m.explainMissing()
+		return
+	}
+
 	if expect := time.Duration(m.in.Job.Spec.Expect).Seconds(); expect > 0 {
 		m.tell("Nothing is known yet, and the expected %s have passed.", span(expect))
 	} else {
@@ -255,8 +295,12 @@ func (m *maker) explainNothing() {
 // explainMissing says what is missing.
 func (m *maker) explainMissing() {
 	switch {
+	case m.f.Starting:
+		m.tell("Its program is starting and has not reported anything yet.")
 	case m.v.missingMetric != "":
 		m.tell("The target metric %s has not been reported yet.", m.v.missingMetric)
+	case m.outlived > 0:
+		m.tell("It has run longer than %s like it.", count(m.outlived, "earlier run"))
 	case len(m.in.Runs) == 0:
 		m.tell("It has not run, and no similar job has finished.")
 	case len(m.v.marks) == 0:
@@ -278,6 +322,9 @@ func (m *maker) guess(basis job.Basis, class calibrate.Class, seconds float64) {
 func (m *maker) tell(format string, args ...any) {
 	m.why = append(m.why, fmt.Sprintf(format, args...))
 }
+
+// count writes a number of things: "1 run", "12 runs".
+func count(n int, thing string) string { return fmt.Sprintf("%d %s", n, plural(n, thing)) }
 
 func jobs(n int) string {
 	if n == 1 {

@@ -1,6 +1,8 @@
 package forecast
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"math"
 	"slices"
@@ -22,24 +24,14 @@ var (
 		"bs",
 		"per_device_train_batch_size",
 	}
-	rateNames   = []string{"lr", "learning_rate", "base_lr", "rate"}
-	amountNames = []string{
-		"max_steps",
-		"total_steps",
-		"steps",
-		"iterations",
-		"num_train_epochs",
-		"epochs",
-		"max_epochs",
-		"num_epochs",
-	}
+	rateNames = []string{"lr", "learning_rate", "base_lr", "rate"}
 )
 
 // Features returns what is known of a job before it runs, and where it runs.
 func Features(j *job.Job, s Stretch) history.Features {
 	spec := j.Spec
 	f := history.Features{
-		Name: spec.Name, Owner: string(j.Owner), Command: spec.Run, Framework: spec.Framework,
+		Name: spec.Name, Owner: string(j.Owner), Command: spec.Run, Identity: identity(j), Framework: spec.Framework,
 		GPU: s.GPU, TFLOPS: s.location().peak(), GPUs: float64(s.GPUs), Nodes: float64(s.Nodes),
 	}
 
@@ -60,6 +52,7 @@ func Features(j *job.Job, s Stretch) history.Features {
 	}
 
 	known := map[string]bool{}
+	arguments := history.Arguments(spec.Run)
 	take := func(names []string) float64 {
 		for _, name := range names {
 			if v, ok := numeric(spec.Params[name]); ok {
@@ -68,10 +61,16 @@ func Features(j *job.Job, s Stretch) history.Features {
 			}
 		}
 
+		for _, name := range names { // the job file does not say, its command may
+			if v, ok := arguments[name]; ok {
+				return v
+			}
+		}
+
 		return 0
 	}
 
-	f.Batch, f.Rate, f.Amount = take(batchNames), take(rateNames), take(amountNames)
+	f.Batch, f.Rate, f.Amount = take(batchNames), take(rateNames), take(history.AmountNames)
 	for name, value := range spec.Params {
 		if v, ok := numeric(value); ok && !known[name] {
 			if f.Hyper == nil {
@@ -83,6 +82,29 @@ func Features(j *job.Job, s Stretch) history.Features {
 	}
 
 	return f
+}
+
+// identity returns what only repetitions of a job share: its command, its parameters, its files and its resources. It
+// is empty if these cannot be written, which what a job file holds always can.
+func identity(j *job.Job) string {
+	spec := j.Spec
+	text, err := json.Marshal(struct {
+		Run, Setup, Image, Workdir string
+		Params                     map[string]any
+		Env                        map[string]string
+		Data                       []string
+		Resources                  job.Resources
+		Target                     *job.Target
+	}{
+		spec.Run, spec.Setup, spec.Image, j.Workdir, spec.Params, spec.Env, spec.Data, spec.Resources, spec.Target,
+	})
+	if err != nil {
+		return ""
+	}
+
+	sum := sha256.Sum256(text)
+
+	return hex.EncodeToString(sum[:8])
 }
 
 // features returns what is known of a job, with the metric of its curve if it has no target.

@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/forecast/duration"
 	"trainyard/internal/forecast/history"
 	"trainyard/internal/forecast/match"
+	"trainyard/internal/forecast/repeat"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/quantile"
@@ -22,13 +23,22 @@ type Library struct {
 	past  []history.Past
 	named map[string][]int // past jobs by their name, the newest first
 	pool  *match.Pool
+	runs  *repeat.Index
 	model *duration.Model
 	skip  func(*history.Past) bool
 }
 
 // NewLibrary prepares finished jobs. The model may be nil.
 func NewLibrary(past []history.Past, model *duration.Model) *Library {
-	l := &Library{past: slices.Clone(past), named: map[string][]int{}, pool: match.NewPool(past), model: model}
+	l := &Library{pool: match.NewPool(past), runs: repeat.New(past), model: model}
+	l.index(slices.Clone(past))
+
+	return l
+}
+
+// index prepares what is looked up by name.
+func (l *Library) index(past []history.Past) {
+	l.past, l.named = past, map[string][]int{}
 	slices.SortStableFunc(l.past, func(a, b history.Past) int {
 		return cmp.Or(b.Finished.Compare(a.Finished), cmp.Compare(a.Job, b.Job))
 	})
@@ -37,8 +47,26 @@ func NewLibrary(past []history.Past, model *duration.Model) *Library {
 			l.named[name] = append(l.named[name], i)
 		}
 	}
+}
 
-	return l
+// With returns a library with further finished jobs, of which only the durations count: their curves have not arrived
+// in full. That costs little, so that a job which has just ended counts for the next one like it.
+func (l *Library) With(ended []history.Past) *Library {
+	known := make(map[id.Job]bool, len(l.past))
+	for i := range l.past {
+		known[l.past[i].Job] = true
+	}
+
+	fresh := slices.DeleteFunc(slices.Clone(ended), func(p history.Past) bool { return known[p.Job] })
+	if len(fresh) == 0 {
+		return l
+	}
+
+	c := *l
+	c.index(slices.Concat(l.past, fresh))
+	c.runs = l.runs.With(fresh)
+
+	return &c
 }
 
 // Without returns a library that leaves finished jobs out. What the model has learned of
@@ -89,6 +117,17 @@ func (l *Library) duration(f history.Features, p duration.Progress) (duration.Du
 	}
 
 	return l.model.PredictAt(f, p)
+}
+
+// repeated returns the prediction from earlier runs of the same job or program, and false if there is none.
+func (l *Library) repeated(c *Case, before time.Time) (repeat.Prediction, bool) {
+	if l == nil {
+		return repeat.Prediction{}, false
+	}
+
+	return l.runs.Predict(&repeat.Query{
+		Job: c.Job, Features: c.Features, Elapsed: c.Elapsed, Before: before, Skip: l.skip,
+	})
 }
 
 // namesakes returns the newest finished jobs of a job's name, its owner's before others'.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/history"
@@ -25,7 +26,9 @@ func Make(in *Input) *job.Forecast {
 	m.speeds = []speeds{measuredSpeeds(in, m.v), declaredSpeeds(in.Speed)}
 	m.estimateStart()
 
-	known := m.byWork() || m.bySpeed() || m.byReport() || m.byDuration() || m.byNamesakes()
+	known := m.byWork() || m.bySpeed() || m.byReport() || m.byHistory()
+	m.f.Starting = !known && m.starting()
+
 	if expected := m.byExpectation(); !known && !expected {
 		m.explainNothing()
 	}
@@ -45,6 +48,7 @@ type maker struct {
 	features history.Features
 	speeds   []speeds
 	start    job.Band // seconds of set-up and start that are still to come
+	outlived int      // earlier runs like it that were all shorter than what it has run
 	why      []string
 }
 
@@ -91,6 +95,18 @@ func (m *maker) estimateStart() {
 		gone := run.seconds(m.in.Now)
 		m.start = job.Band{Low: max(usual.Low-gone, 0), Mid: max(usual.Mid-gone, 0), High: max(usual.High-gone, 0)}
 	}
+}
+
+// maxStarting is how long a program is taken to be starting that reports nothing: importing its libraries, reading its
+// data. A program that has reported nothing for longer perhaps never will.
+const maxStarting = 2 * time.Minute
+
+// starting reports whether the program of the present run has just been started and has reported nothing yet.
+func (m *maker) starting() bool {
+	run := m.in.running()
+
+	return run != nil && len(pointsDuring(m.v.marks, run)) == 0 && m.reported() == 0 &&
+		run.seconds(m.in.Now)-run.Setup < maxStarting.Seconds()
 }
 
 // byWork asks the methods on the axis of work, and turns work into seconds.

@@ -388,7 +388,7 @@ func TestAWaitingJobIsForecastByWhatIsKnownBefore(t *testing.T) {
 
 	near(t, "by its namesakes", f.Remaining.Mid, 450, 0.05)
 	near(t, "its wait and start", f.Wait.Mid, 150, 0.001)
-	wants(t, f, "5 jobs with the same name took 7 min 30 s (median).")
+	wants(t, f, "5 earlier runs of train.py with other arguments or files suggest 7 min 48 s.")
 
 	f = Make(func() *Input {
 		in := fresh()

@@ -22,7 +22,7 @@ func ticks(every float64, took ...float64) []metric.Point {
 }
 
 // repeat makes n intervals: of usual seconds, but each k-th of another length.
-func repeat(n int, usual float64, k int, other float64) []float64 {
+func repeated(n int, usual float64, k int, other float64) []float64 {
 	all := make([]float64, n)
 	for i := range all {
 		all[i] = usual
@@ -36,19 +36,19 @@ func repeat(n int, usual float64, k int, other float64) []float64 {
 
 func TestStepTime(t *testing.T) {
 	t.Parallel()
-	hiccup := repeat(32, 1, 0, 0)
+	hiccup := repeated(32, 1, 0, 0)
 	hiccup[27] = 100
-	compiled := repeat(12, 1, 0, 0)
+	compiled := repeated(12, 1, 0, 0)
 	compiled[0] = 60
-	faster := append(repeat(40, 2, 0, 0), repeat(40, 1, 0, 0)...)
+	faster := append(repeated(40, 2, 0, 0), repeated(40, 1, 0, 0)...)
 
-	bursts := repeat(64, 0, 8, 8)
+	bursts := repeated(64, 0, 8, 8)
 	for name, tt := range map[string]struct {
 		points []metric.Point
 		want   float64
 	}{
-		"regular steps":                         {ticks(10, repeat(32, 1, 0, 0)...), 0.1},
-		"an evaluation after each eighth":       {ticks(10, repeat(64, 1, 8, 9)...), 0.2},
+		"regular steps":                         {ticks(10, repeated(32, 1, 0, 0)...), 0.1},
+		"an evaluation after each eighth":       {ticks(10, repeated(64, 1, 8, 9)...), 0.2},
 		"one long pause is no habit":            {ticks(10, hiccup...), 0.1},
 		"nor is the first step, which compiles": {ticks(10, compiled...), 0.1},
 		"what was long ago does not count":      {ticks(10, faster...), 0.1},

@@ -10,16 +10,19 @@ import (
 // Forecast is the forecast of an unfinished job: its remaining time, its waiting time and its
 // total cost, each with an 80 % prediction interval, which is calibrated unless Guess is set.
 type Forecast struct {
-	At        time.Time `json:"at"`                // when it was made
-	Remaining Band      `json:"remaining"`         // seconds of run time, from At, or from its start if it is queued
-	Wait      Band      `json:"wait"`              // seconds until it runs: queued, being set up, restoring; zero if it runs
-	Cost      Band      `json:"cost"`              // of the whole job, in dollars; zero if nodes cost nothing
-	Basis     Basis     `json:"basis"`             // what it is based on
-	Why       string    `json:"why"`               // the basis as a sentence
-	Guess     bool      `json:"guess,omitempty"`   // the interval is not backed by enough finished jobs
-	Records   int       `json:"records,omitempty"` // forecasts of finished jobs that back it
-	Covered   float64   `json:"covered,omitempty"` // coverage of such intervals: the fraction that contained the actual finish
-	Checked   int       `json:"checked,omitempty"` // number of intervals that Covered is computed from
+	At        time.Time `json:"at"`              // when it was made
+	Remaining Band      `json:"remaining"`       // seconds of run time, from At, or from its start if it is queued
+	Wait      Band      `json:"wait"`            // seconds until it runs: queued, being set up, restoring; zero if it runs
+	Cost      Band      `json:"cost"`            // of the whole job, in dollars; zero if nodes cost nothing
+	Basis     Basis     `json:"basis"`           // what it is based on
+	Why       string    `json:"why"`             // the basis as a sentence
+	Guess     bool      `json:"guess,omitempty"` // the interval is not backed by enough finished jobs
+	// Starting says that its program has just been started and has reported nothing yet, and that nothing but its
+	// expect is known of how long it takes.
+	Starting bool    `json:"starting,omitempty"`
+	Records  int     `json:"records,omitempty"` // forecasts of finished jobs that back it
+	Covered  float64 `json:"covered,omitempty"` // coverage of such intervals: the fraction that contained the actual finish
+	Checked  int     `json:"checked,omitempty"` // number of intervals that Covered is computed from
 	// Never is the probability that the target is not reached before the program ends.
 	Never     float64          `json:"never,omitempty"`
 	Metric    string           `json:"metric,omitempty"` // whose curve it is based on
@@ -80,6 +83,12 @@ type Elsewhere struct {
 
 // Informed reports whether it is based on more than the job's expect.
 func (f *Forecast) Informed() bool { return f.Basis != BasisNone && f.Basis != BasisExpect }
+
+// Timed reports whether its estimated finish means a time of day: not if too little is known of jobs like it, nor while
+// its program is starting.
+func (f *Forecast) Timed() bool {
+	return f.Basis != BasisNone && !f.Starting && !(f.Guess && f.Basis == BasisHistory)
+}
 
 // End returns the estimated finish.
 func (f *Forecast) End() time.Time { return f.At.Add(Seconds(f.Wait.Mid + f.Remaining.Mid)) }

@@ -209,6 +209,7 @@ type Option struct {
 	CostMost money.Amount // at the end of the interval
 	Unpriced bool         // what the nodes cost is not known; Cost is 0
 	Basis    string       // of the times: "your expect", "speed in the job file", "38 earlier jobs", "nothing is known"
+	Guess    bool         // how long the job takes is not known: its finish is what it is planned by
 	Verdict  string       // why it is chosen, or why it is not
 	Excluded string       // quota or budget that forbids it, "" if none does
 }

@@ -185,6 +185,7 @@ type Estimate struct {
 	Mean      time.Duration
 	Low, High time.Duration // of the middle 80 %
 	Basis     string        // which jobs those are: "12 past runs of train.py"
+	Guess     bool          // they share no more with it than their user or the number of their GPUs
 }
 
 // Estimate returns how long jobs like one took, and false if there are too few.
@@ -203,6 +204,7 @@ func (p *Past) Estimate(k Kin) (Estimate, bool) {
 
 		return Estimate{
 			Mean: s.sum / time.Duration(n), Low: s.sorted[n/10], High: s.sorted[n*9/10], Basis: g.describe(&k, n),
+			Guess: g.program == "",
 		}, true
 	}
 

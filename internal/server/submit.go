@@ -228,6 +228,7 @@ func toOptions(list []place.Option) []api.Option {
 			CostMost: float64(o.CostMost),
 			Unpriced: o.Unpriced,
 			Basis:    o.Basis,
+			Guess:    o.Guess,
 			Verdict:  o.Verdict,
 		}
 	}

@@ -46,7 +46,8 @@ func summary(r *api.ForecastRecord) string {
 
 	if r.Scored < r.Wanted {
 		return fmt.Sprintf(
-			"No history yet: %d of %d finished jobs; until then intervals are guesses, marked with \"~\".\n",
+			"Little history: forecasts of %d jobs were checked, %d are wanted; until then intervals are guesses, "+
+				"marked with \"~\".\n",
 			r.Scored,
 			r.Wanted,
 		) + text

@@ -44,7 +44,8 @@ func (f *Forecasts) section(j *api.JobDetail, head string, methods bool) error {
 	}
 
 	now, w := f.now(), wishesOf(j)
-	fields := append(f.times(j, &w, now), f.grounds(j, &w)...)
+	made = asOf(&j.Job, now)
+	fields := append(f.times(j, &w, now), f.grounds(made, &w)...)
 	for _, e := range made.Elsewhere {
 		fields = append(fields, console.Field{Name: "On " + table.GPUs(e.GPUs, e.GPU, 0, false), Value: elsewhere(&e)})
 	}
@@ -103,9 +104,14 @@ func (f *Forecasts) times(j *api.JobDetail, w *wishes, now time.Time) []console.
 		}
 	}
 
-	if noted(&j.Job, job.NoticeStalled) {
+	switch {
+	case made.Starting && runs(j.State):
+		return []console.Field{{Name: takes.Name, Value: "unknown: its program is starting"}}
+	case noted(&j.Job, job.NoticeStalled):
 		takes.Value = "unknown: " + orElse(made.Remarks[job.NoticeStalled], "no progress")
 		takes.Color = table.Red
+		end = ""
+	case !made.Timed() && !paused(j.State):
 		end = ""
 	}
 
@@ -116,7 +122,7 @@ func (f *Forecasts) times(j *api.JobDetail, w *wishes, now time.Time) []console.
 	}
 
 	fields := []console.Field{{Name: "Estimated start", Value: starts}, takes, {Name: "Estimated finish", Value: end}}
-	if !never(made) && !noted(&j.Job, job.NoticeStalled) {
+	if made.Timed() && !never(made) && !noted(&j.Job, job.NoticeStalled) {
 		expected, _ := lateness(&j.Job)
 		if startKnown || expected > 0 {
 			fields = append(fields, onTime(&j.Job))
@@ -198,8 +204,7 @@ func cost(made *api.Forecast, budget job.Money) console.Field {
 }
 
 // grounds says what a forecast is based on and how accurate such forecasts are.
-func (f *Forecasts) grounds(j *api.JobDetail, w *wishes) []console.Field {
-	made := j.Forecast
+func (f *Forecasts) grounds(made *api.Forecast, w *wishes) []console.Field {
 	var path []string
 	for _, n := range made.Path {
 		path = append(path, string(n))

@@ -14,6 +14,9 @@ import (
 // likelyNever is the probability from which on a target is reported as out of reach.
 const likelyNever = 0.5
 
+// starting is said of a job whose program has reported nothing yet.
+const starting = "starting"
+
 // anyMoment is how long a job takes whose time is up.
 const anyMoment = "any moment"
 
@@ -32,6 +35,10 @@ func Left(j *api.Job, now time.Time) table.Cell {
 	text := brief(j, now)
 	if text == "" {
 		return table.Cell{}
+	}
+
+	if text == starting {
+		return table.Cell{Text: text}
 	}
 
 	late, perhaps := lateness(j)
@@ -59,7 +66,7 @@ func Line(j *api.Job, now time.Time) string {
 	switch {
 	case text == anyMoment:
 		return "done " + text
-	case text == "" || text == stalled || never(j.Forecast) || !runs(j.State):
+	case text == "" || text == starting || text == stalled || never(j.Forecast) || !runs(j.State):
 		return text
 	}
 
@@ -68,7 +75,13 @@ func Line(j *api.Job, now time.Time) string {
 
 func brief(j *api.Job, now time.Time) string {
 	f := j.Forecast
-	if f == nil || f.Basis == job.BasisNone || j.State.Final() || j.State == job.Cancelling {
+	if f == nil || j.State.Final() || j.State == job.Cancelling {
+		return ""
+	}
+	if f.Starting && runs(j.State) {
+		return starting
+	}
+	if f.Basis == job.BasisNone {
 		return ""
 	}
 
@@ -116,6 +129,33 @@ func left(j *api.Job, now time.Time) job.Band {
 	}
 
 	return job.Band{Low: max(b.Low, 0), Mid: max(b.Mid, 0), High: max(b.High, 0)}
+}
+
+// asOf returns a forecast as it is at a time, so that all figures of a screen are of one moment: of a job that runs, some
+// of what remained has passed.
+func asOf(j *api.Job, now time.Time) *api.Forecast {
+	f := *j.Forecast
+	before := f.Remaining.Mid
+	f.Remaining = left(j, now)
+	f.Methods = slices.Clone(f.Methods)
+
+	gone := 0.0
+	if runs(j.State) {
+		gone = max(now.Sub(f.At).Seconds(), 0)
+		f.Wait = job.Band{}
+	}
+
+	for i := range f.Methods {
+		if m := &f.Methods[i]; m.Remaining >= 0 {
+			m.Remaining = max(m.Remaining-gone, 0)
+		}
+	}
+
+	if before > 0 && f.Done > 0 {
+		f.Done = 1 - (1-f.Done)*min(f.Remaining.Mid/before, 1)
+	}
+
+	return &f
 }
 
 // tolerance is by how much an estimate may miss without a word: estimates move by that much all the time.

@@ -156,3 +156,53 @@ func TestLengthsBeyondReasonAreNotSpelledOut(t *testing.T) {
 		}
 	}
 }
+
+// TestAllFiguresAreOfOneMoment: newcomer 14. "Remaining 4s" stood beside "steps 10s".
+func TestAllFiguresAreOfOneMoment(t *testing.T) {
+	t.Parallel()
+
+	j := &api.Job{State: job.Running, Forecast: api.NewForecast(&job.Forecast{
+		At: noon, Remaining: job.Band{Low: 5, Mid: 10, High: 20}, Done: 1. / 3, Basis: job.BasisSteps,
+		Methods: []job.MethodForecast{{Method: "steps", Remaining: 10}, {Method: "match", Remaining: 4}, {Method: "x", Remaining: -1}},
+	})}
+
+	f := asOf(j, noon.Add(6*time.Second))
+	if f.Remaining != (job.Band{Mid: 4, High: 14}) || f.Done < 0.73 || f.Done > 0.74 {
+		t.Errorf("%+v remain, %g are done", f.Remaining, f.Done)
+	}
+
+	if f.Methods[0].Remaining != 4 || f.Methods[1].Remaining != 0 || f.Methods[2].Remaining != -1 {
+		t.Errorf("the methods say %+v", f.Methods)
+	}
+
+	if j.Forecast.Methods[0].Remaining != 10 {
+		t.Error("what was given has changed")
+	}
+
+	// What is queued does not pass.
+	j.State = job.Pending
+	if f := asOf(j, noon.Add(6*time.Second)); f.Remaining.Mid != 10 || f.Methods[0].Remaining != 10 {
+		t.Errorf("of a queued job: %+v", f)
+	}
+}
+
+// TestAProgramThatReportsNothingYetIsStarting: the column LEFT showed the whole of its expect.
+func TestAProgramThatReportsNothingYetIsStarting(t *testing.T) {
+	t.Parallel()
+
+	j := &api.Job{State: job.Running, Forecast: api.NewForecast(&job.Forecast{
+		At: noon, Remaining: job.Band{Low: 3600, Mid: 3600, High: 3600}, Guess: true, Starting: true, Basis: job.BasisExpect,
+	})}
+	if got := Left(j, noon).Text; got != "starting" {
+		t.Errorf("LEFT is %q", got)
+	}
+
+	if got := Line(j, noon); got != "starting" {
+		t.Errorf("the line is %q", got)
+	}
+
+	j.Forecast.Basis = job.BasisNone
+	if got := Left(j, noon).Text; got != "starting" {
+		t.Errorf("with nothing expected LEFT is %q", got)
+	}
+}

@@ -11,6 +11,7 @@ const (
 	MethodMatch    = "match"     // curves of similar jobs
 	MethodCurve    = "nohistory" // its own curve
 	MethodDuration = "duration"  // regression on what is known before a job runs
+	MethodRepeat   = "repeat"    // earlier runs of the same job or program
 	MethodReported = "reported"  // what the program itself estimates: status messages, progress bars
 	MethodExpect   = "expect"    // what the researcher expects
 	MethodBlend    = "blend"     // the weighted mean of all
@@ -26,13 +27,15 @@ type method struct {
 // work. Matching, curves and durations are as measured on public curves at about half of the way; a
 // duration is trusted less than its figure there, which is from benchmarks that everybody runs in the same
 // way. Declared steps are nearly exact as long as the program keeps its word. What programs estimate themselves was not
-// measured; it is trusted a little more than a duration, because it is about this very run.
+// measured; it is trusted a little more than a duration, because it is about this very run. Earlier runs of the same
+// program count only for jobs without points, where they answer alone.
 var methods = [...]method{
 	{MethodSteps, 0.02},
 	{MethodMatch, 0.10},
 	{MethodCurve, 0.40},
 	{MethodDuration, 0.60},
 	{MethodReported, 0.50},
+	{MethodRepeat, 0.40},
 }
 
 // NumMethods is how many methods take part in the blend.

@@ -10,6 +10,7 @@ import (
 
 	"trainyard/internal/fault"
 	"trainyard/internal/forecast/history"
+	"trainyard/internal/quantile"
 )
 
 // domain is the applicability domain of the model: the words and ranges of the training data. Outside of it the model
@@ -18,13 +19,14 @@ type domain struct {
 	Tasks  map[string]int        `json:"tasks"` // finished jobs of each
 	Models map[string]int        `json:"models"`
 	GPUs   map[string]int        `json:"gpus"`
-	Names  map[string]int        `json:"names"` // by word
 	Ranges map[string]interval   `json:"all"`   // amounts
 	Kinds  map[string]kindRanges `json:"kinds"` // and by model, or by task
 	// Variance is what a missing feature, which nearly all finished jobs have, adds to the variance of the log
 	// duration.
 	Variance map[string]float64 `json:"doubt"`
 	Count    int                `json:"count"`
+	// Validated says that the out-of-fold errors of each kind are known. They are not in models of earlier versions.
+	Validated bool `json:"validated,omitempty"`
 }
 
 // interval is the range of the logarithms of an amount.
@@ -37,6 +39,8 @@ type interval struct {
 type kindRanges struct {
 	Count   int                 `json:"count"`
 	Amounts map[string]interval `json:"amounts"`
+	Checked int                 `json:"checked,omitempty"` // jobs of the kind that were predicted out of fold
+	Error   float64             `json:"error,omitempty"`   // median of |log(actual/predicted)| of those
 }
 
 // checkedAmounts are the amounts that must be within the ranges.
@@ -46,12 +50,14 @@ var checkedAmounts = []string{"params", "batch", "rate", "amount", "tflops", "gp
 const (
 	rangeFactor     = 2.0
 	kindRangeFactor = 4.0
-	minKindJobs     = 5 // jobs of a kind that define its range
+	minKindJobs     = 5 // jobs of a kind that define its range, and that must have been validated
+	// maxKindError is the out-of-fold error of a kind, as a logarithm, beyond which the model gives no estimate for it.
+	maxKindError = 0.5
 )
 
 func learnDomain(records []*history.Past) *domain {
 	k := &domain{
-		Tasks: map[string]int{}, Models: map[string]int{}, GPUs: map[string]int{}, Names: map[string]int{},
+		Tasks: map[string]int{}, Models: map[string]int{}, GPUs: map[string]int{},
 		Ranges: map[string]interval{}, Kinds: map[string]kindRanges{}, Count: len(records),
 	}
 
@@ -60,10 +66,6 @@ func learnDomain(records []*history.Past) *domain {
 		k.Tasks[history.Normalize(f.Task)]++
 		k.Models[history.Normalize(f.Model)]++
 		k.GPUs[history.Normalize(f.GPU)]++
-		for _, w := range history.NameWords(f.Name) {
-			k.Names[w]++
-		}
-
 		kind := k.Kinds[history.Kind(f)]
 		if kind.Amounts == nil {
 			kind.Amounts = map[string]interval{}
@@ -93,9 +95,6 @@ func widen(ranges map[string]interval, name string, v float64) {
 	ranges[name] = interval{min(r.Low, v), max(r.High, v)}
 }
 
-// countKind returns how many finished jobs were of the kind.
-func (k *domain) countKind(f *history.Features) int { return k.Kinds[history.Kind(f)].Count }
-
 // check returns why a job is outside the domain, or nil.
 func (k *domain) check(f *history.Features) error {
 	var why []string
@@ -105,11 +104,15 @@ func (k *domain) check(f *history.Features) error {
 		why = append(why, k.unseenWord("GPU", f.GPU, k.GPUs)...)
 	}
 
-	if f.Model == "" && f.Task == "" && !k.knownName(f) {
-		why = append(why, "it does not declare what it trains, and no finished job has a similar name")
+	if f.Model == "" && f.Task == "" {
+		why = append(why, "it does not declare what it trains")
 	}
 
-	why = append(why, k.outOfRange(f)...)
+	return outside(append(why, k.outOfRange(f)...))
+}
+
+// outside returns the error for a job that the model does not answer for, nil if nothing speaks against it.
+func outside(why []string) error {
 	if len(why) == 0 {
 		return nil
 	}
@@ -137,23 +140,29 @@ func (k *domain) unseenWord(what, word string, seen map[string]int) []string {
 	return []string{fmt.Sprintf("%s %s has not been seen, only %s", what, word, list)}
 }
 
-// knownName reports whether finished jobs have similar names: half of its words are known, or no finished job declares
-// anything, so that there is nothing to compare.
-func (k *domain) knownName(f *history.Features) bool {
-	if k.Tasks[""] == k.Count && k.Models[""] == k.Count && len(k.Names) == 0 {
-		return true
+// validate enters how wrong the model was about jobs that it had not seen, by their kind.
+func (k *domain) validate(errors map[string][]float64) {
+	k.Validated = true
+
+	for name, list := range errors {
+		kind := k.Kinds[name]
+		kind.Checked, kind.Error = len(list), quantile.Median(list)
+		k.Kinds[name] = kind
+	}
+}
+
+// unproven says that the model was not right enough about jobs of the kind, or was not asked about enough of them.
+func (k *domain) unproven(f *history.Features) []string {
+	switch kind := k.Kinds[history.Kind(f)]; {
+	case !k.Validated:
+		return nil
+	case kind.Checked < minKindJobs:
+		return []string{fmt.Sprintf("only %d jobs of its kind could be validated", kind.Checked)}
+	case kind.Error > maxKindError:
+		return []string{fmt.Sprintf("durations of its kind are mispredicted by %.0f %% (median)", 100*math.Expm1(kind.Error))}
 	}
 
-	list := history.NameWords(f.Name)
-
-	have := 0
-	for _, w := range list {
-		if k.Names[w] > 0 {
-			have++
-		}
-	}
-
-	return have > 0 && 2*have >= len(list)
+	return nil
 }
 
 // outOfRange says which amounts are far outside the ranges.

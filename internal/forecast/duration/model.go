@@ -68,6 +68,7 @@ type Score struct {
 type Duration struct {
 	Low, Mid, High float64
 	Similar        int      // finished jobs of its kind in the training data
+	Error          float64  // median relative error about jobs of its kind that it had not seen
 	Missing        []string // features that finished jobs have and this one lacks; they widen the interval
 }
 
@@ -103,10 +104,18 @@ func (m *Model) PredictAt(f history.Features, p Progress) (Duration, error) {
 		return Duration{}, err
 	}
 
-	d := Duration{Similar: m.learners.Domain.countKind(&f)}
+	running := p.known() && len(m.learners.Run.Residuals) > 0
+	if !running { // how a job goes tells more than what it is
+		if err := outside(m.learners.Domain.unproven(&f)); err != nil {
+			return Duration{}, err
+		}
+	}
+
+	kind := m.learners.Domain.Kinds[history.Kind(&f)]
+	d := Duration{Similar: kind.Count, Error: math.Expm1(kind.Error)}
 	var doubt float64
 	d.Missing, doubt = m.learners.Domain.missing(&f)
-	if p.known() && len(m.learners.Run.Residuals) > 0 {
+	if running {
 		m.learners.Run.interval(&d, m.learners.predict(&f, p), doubt, p.Elapsed)
 	} else {
 		m.learners.Begin.interval(&d, m.learners.predict(&f, Progress{}), doubt, p.Elapsed)

@@ -48,6 +48,7 @@ func Train(past []history.Past, seed uint64) (*Model, error) {
 	t.trainLearners(m)
 	m.learners.Domain = learnDomain(records)
 	m.learners.Domain.Variance = m.missingVariances(records)
+	m.learners.Domain.validate(t.kindErrors)
 	m.Digest = m.digest()
 
 	return m, nil
@@ -81,6 +82,8 @@ type training struct {
 	mean, scale float64
 	// Indices of the validation samples: of jobs before they start, and in mid-run.
 	beforeStart, running []int
+	// kindErrors are the absolute log errors out of fold, before jobs start, by kind.
+	kindErrors map[string][]float64
 }
 
 // splitFolds assigns groups to folds, the large ones first, so that folds have about as many records. With too few
@@ -233,9 +236,18 @@ func (t *training) trainLearners(m *Model) {
 		m.learners.Networks = append(m.learners.Networks, networks[k][best])
 	}
 
-	m.Validation, m.learners.Begin = t.evaluate(outOfFold, t.beforeStart)
+	var residuals []float64
+
+	m.Validation, m.learners.Begin, residuals = t.evaluate(outOfFold, t.beforeStart)
+	t.kindErrors = map[string][]float64{}
+
+	for k, i := range t.beforeStart {
+		kind := history.Kind(&t.samples[i].record.Features)
+		t.kindErrors[kind] = append(t.kindErrors[kind], math.Abs(residuals[k]))
+	}
+
 	if t.running != nil {
-		m.Running, m.learners.Run = t.evaluate(outOfFold, t.running)
+		m.Running, m.learners.Run, _ = t.evaluate(outOfFold, t.running)
 	}
 }
 
@@ -253,9 +265,9 @@ func (t *training) leaveOut(fold int) (xs []example, ys []float64, out []int) {
 	return xs, ys, out
 }
 
-// evaluate finds the weights with the least out-of-fold error on a grid of quarters, and returns the scores and the
-// residuals of the weighted mean.
-func (t *training) evaluate(outOfFold map[string][]float64, samples []int) ([]Score, calibration) {
+// evaluate finds the weights with the least out-of-fold error on a grid of quarters, and returns the scores, the
+// calibration, and the residuals of the weighted mean in the order of the samples.
+func (t *training) evaluate(outOfFold map[string][]float64, samples []int) ([]Score, calibration, []float64) {
 	blend := make([]float64, len(t.ys))
 	mix := func(w [3]float64) {
 		for _, i := range samples {
@@ -291,7 +303,7 @@ func (t *training) evaluate(outOfFold map[string][]float64, samples []int) ([]Sc
 		residuals = append(residuals, (t.ys[i]-blend[i])*t.scale)
 	}
 
-	return scores, calibration{Weights: best, Residuals: subsampleSorted(residuals)}
+	return scores, calibration{Weights: best, Residuals: subsampleSorted(slices.Clone(residuals))}, residuals
 }
 
 // subsampleSorted sorts residuals and keeps a thousand of them, evenly spaced.

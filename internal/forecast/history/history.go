@@ -15,9 +15,11 @@ import (
 
 // Features is what is known of a job before it runs. Empty and zero mean unknown.
 type Features struct {
-	Name      string             `json:"name,omitempty"` // of the job, as the researcher calls it
-	Owner     string             `json:"owner,omitempty"`
-	Command   string             `json:"command,omitempty"` // that it runs
+	Name    string `json:"name,omitempty"` // of the job, as the researcher calls it
+	Owner   string `json:"owner,omitempty"`
+	Command string `json:"command,omitempty"` // that it runs
+	// Identity is the same for jobs that repeat each other: in command, parameters, files and resources.
+	Identity  string             `json:"identity,omitempty"`
 	Task      string             `json:"task,omitempty"`
 	Model     string             `json:"model,omitempty"` // kind of model
 	Params    float64            `json:"params,omitempty"`

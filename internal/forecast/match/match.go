@@ -51,6 +51,8 @@ const (
 	maxPoints     = 32 // points of the running curve that are compared
 	maxCandidates = 80 // neighbours that are aligned
 	maxShown      = 7  // neighbours listed in a prediction
+	coarsePoints  = 10 // points of the running curve that are compared to choose the neighbours that are aligned
+	coarseStep    = 3  // of the scales that are tried for that
 	// maxError is the Fit beyond which no past curve counts as similar.
 	maxError = 0.15
 )
@@ -134,7 +136,68 @@ func (p *Pool) neighbours(q *Query, s *runningCurve) []neighbour {
 
 	slices.SortStableFunc(list, func(a, b neighbour) int { return cmp.Compare(b.similarity, a.similarity) })
 
-	return list[:min(len(list), maxCandidates)]
+	if len(list) <= maxCandidates {
+		return list
+	}
+
+	return s.nearest(list)
+}
+
+// nearest returns as many neighbours as are aligned, of more that may be equally similar by their features: those whose
+// curves are nearest to the running one. Populations that share a name are told apart by this. The comparison is
+// coarse: few points, few scales, and the scale at which both jobs count the same work.
+func (s *runningCurve) nearest(list []neighbour) []neighbour {
+	coarse := s.coarse()
+	grid := coarse.scales()
+	costs := make(map[*template]float64, len(list))
+
+	for i := range list {
+		h := list[i].template
+		c := coarse.pairWith(h)
+		least := math.Inf(1)
+
+		if same := math.Sqrt(coarse.done / h.end); same <= 1 {
+			least = coarse.meanSquaredError(&c, same)
+		}
+
+		for k := 0; k < gridSize; k += coarseStep {
+			least = min(least, coarse.meanSquaredError(&c, grid.sqrtProgress[k]))
+		}
+
+		costs[h] = (least + minError) / list[i].similarity
+	}
+
+	slices.SortStableFunc(list, func(a, b neighbour) int { return cmp.Compare(costs[a.template], costs[b.template]) })
+
+	return list[:maxCandidates]
+}
+
+// coarse returns the curve with few of its points.
+func (s *runningCurve) coarse() *runningCurve {
+	c := *s
+	c.sqrtWork, c.values, c.logs, c.weights = nil, nil, nil, nil
+	n := len(s.sqrtWork)
+	total := 0.0
+
+	for i := range n {
+		if n > coarsePoints && i*coarsePoints/n == (i+1)*coarsePoints/n {
+			continue // the last of each stretch stays
+		}
+
+		c.sqrtWork, c.values = append(c.sqrtWork, s.sqrtWork[i]), append(c.values, s.values[i])
+		c.weights = append(c.weights, s.weights[i])
+		total += s.weights[i]
+
+		if s.logs != nil {
+			c.logs = append(c.logs, s.logs[i])
+		}
+	}
+
+	for i := range c.weights {
+		c.weights[i] /= total
+	}
+
+	return &c
 }
 
 // runningCurve is the running job's curve, prepared for comparison.

@@ -65,11 +65,19 @@ func hyperparameterDistance(a, b *traits) float64 {
 		}
 	}
 
-	return distanceWeight * sum
+	for name, x := range a.further {
+		if y := b.further[name]; x > 0 && y > 0 {
+			sum += min(math.Abs(math.Log(x/y)), 2)
+		}
+	}
+
+	return distanceWeight * min(sum, maxDistance)
 }
 
-// distanceWeight is the weight of a factor of e in batch size, learning rate or model size, in the
-// logarithm of the similarity.
+// maxDistance bounds what parameters add up to, so that of many none decides alone.
+const maxDistance = 4
+
+// distanceWeight is the weight of a factor of e in a parameter, in the logarithm of the similarity.
 const distanceWeight = 0.5
 
 // traits are the features of a job, prepared for comparison.
@@ -77,7 +85,8 @@ type traits struct {
 	metric, task, model, owner string
 	name, command              []string // words, sorted
 	target                     float64
-	hyperparameters            [3]float64 // batch size, learning rate, number of parameters
+	hyperparameters            [4]float64 // batch size, learning rate, number of parameters, amount of work
+	further                    map[string]float64
 }
 
 func traitsOf(f *history.Features) traits {
@@ -89,7 +98,8 @@ func traitsOf(f *history.Features) traits {
 		name:            history.NameWords(f.Name),
 		command:         history.NameWords(f.Command),
 		target:          f.Target,
-		hyperparameters: [3]float64{f.Batch, f.Rate, f.Params},
+		hyperparameters: [4]float64{f.Batch, f.Rate, f.Params, f.Amount},
+		further:         f.Hyper,
 	}
 }
 

@@ -29,6 +29,10 @@ func Describe(o *provision.Option) string {
 func Reason(v *place.View, it *queue.Item, o *provision.Option) string {
 	text := fmt.Sprintf("provisions %s: est. finish %s, est. cost %s",
 		Describe(o), humanize.Time(o.Finish, v.Now.UTC()), humanize.Dollars(o.Money))
+	if o.Guessed {
+		text = fmt.Sprintf("provisions %s: run time unknown, %s", Describe(o),
+			humanize.Rate(o.Offer.PerHour().Times(float64(o.Nodes))))
+	}
 
 	need := &it.Shape.Need
 	switch n := suitable(v, need); {

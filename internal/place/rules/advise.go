@@ -47,7 +47,7 @@ func (e *engine) advise(j *queuedJob) []place.Option {
 		o := &options[i]
 		p := place.Option{
 			What: e.describeOption(o), Start: e.view.Now.Add(o.readyIn), Finish: e.view.Now.Add(o.done()),
-			Cost: o.ledgerCost, Basis: j.basedOn(), Count: len(o.rooms),
+			Cost: o.ledgerCost, Basis: j.basedOn(), Guess: j.guess, Count: len(o.rooms),
 		}
 
 		p.Earliest, p.Latest = e.interval(j, o)
@@ -178,6 +178,7 @@ func (e *engine) interval(j *queuedJob, o *option) (from, to time.Time) {
 		low, high = 0.05, 12
 	}
 
+	low, high = min(low, 1), max(high, 1) // a mean may lie beyond the quantiles; the estimate lies in its interval
 	start := e.view.Now.Add(o.readyIn)
 
 	return start.Add(job.Seconds(o.runs.Seconds() * low)), start.Add(job.Seconds(o.runs.Seconds() * high))

@@ -38,6 +38,7 @@ type queuedJob struct {
 	item         *queue.Item
 	value        money.PerHour // of its time
 	basis        basis         // how it is known how long it lasts
+	guess        bool          // it is not: what it is planned by means no time of day
 	low          time.Duration // 80 % prediction interval; 0 if unknown
 	high         time.Duration
 	since        time.Time
@@ -72,6 +73,7 @@ func (e *engine) describe(j *queuedJob) (volatile bool) {
 	lasts := j.lasts
 	j.lasts = it.Lasts
 	j.basis = expected
+	j.guess = false
 	j.low = 0
 	j.high = 0
 	switch {
@@ -80,13 +82,15 @@ func (e *engine) describe(j *queuedJob) (volatile bool) {
 		j.basis = measured
 	case it.Lasts > 0 && it.Spec != nil && it.Spec.Expect == 0 && it.Spec.MaxDuration == 0 && it.Outlook != nil &&
 		it.Outlook.Forecast != nil:
-		r := &it.Outlook.Forecast.Remaining
-		j.basis, j.low, j.high = forecast, job.Seconds(r.Low), job.Seconds(r.High)
+		f := it.Outlook.Forecast
+		j.basis, j.low, j.high = forecast, job.Seconds(f.Remaining.Low), job.Seconds(f.Remaining.High)
+		j.guess = !f.Timed()
 	case it.Lasts == 0:
 		volatile = true
-		j.lasts, j.basis = e.cfg.Guess, guessed
+		j.lasts, j.basis, j.guess = e.cfg.Guess, guessed, true
 		if past, ok := e.view.Past.Estimate(queue.KinOf(it)); ok {
 			j.lasts, j.basis, j.low, j.high = past.Mean, basis(past.Basis), past.Low, past.High
+			j.guess = past.Guess
 		}
 	}
 

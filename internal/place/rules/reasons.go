@@ -134,8 +134,13 @@ func className(c fleet.Class) string {
 	return "on-demand"
 }
 
-// estimate says when a job would be done and what that would cost.
-func (e *engine) estimate(o *option) string {
+// estimate says when a job would be done and what that would cost. Where that is a guess, it says no more than by what
+// length the job is planned: a time of day would be taken for a promise.
+func (e *engine) estimate(j *queuedJob, o *option) string {
+	if j.guess {
+		return fmt.Sprintf("run time unknown, planned as %s", humanize.Duration(o.runs))
+	}
+
 	text := "est. finish " + e.clockTime(o.done())
 	if o.ledgerCost > 0 {
 		text += ", est. cost " + humanize.Dollars(o.ledgerCost)
@@ -146,7 +151,7 @@ func (e *engine) estimate(o *option) string {
 
 // because says what decided for an option, against the next best.
 func (e *engine) because(j *queuedJob, o *option, all []option) string {
-	text := e.estimate(o)
+	text := e.estimate(j, o)
 	if len(o.mix) > 0 {
 		text += "; unlike nodes, at the speed of the slowest"
 		if words := gpusOf(o.pool, o.gpus); words != "" && o.gpus > 0 {
@@ -178,11 +183,11 @@ func (e *engine) because(j *queuedJob, o *option, all []option) string {
 		other = "wait for " + other
 	}
 
-	if !next.provisions() && next.startsIn == o.startsIn && e.estimate(next) == e.estimate(o) {
+	if !next.provisions() && next.startsIn == o.startsIn && e.estimate(j, next) == e.estimate(j, o) {
 		return fmt.Sprintf("%s; no slower than %s", text, other)
 	}
 
-	return fmt.Sprintf("%s; alternative: %s, %s (%s job)", text, other, e.estimate(next), objective(j))
+	return fmt.Sprintf("%s; alternative: %s, %s (%s job)", text, other, e.estimate(j, next), objective(j))
 }
 
 // isWeakest reports whether an option is the one that a cost-sensitive job takes first.
@@ -215,13 +220,14 @@ func (e *engine) nextBest(o *option, all []option) *option {
 // whyWait says why a job waits for the nodes of an option although it could start elsewhere now.
 func (e *engine) whyWait(j *queuedJob, o, now *option) string {
 	return fmt.Sprintf("waits for %s, expected to be free at %s: %s; alternative: %s now, %s (%s job)",
-		e.describeOption(o), e.clockTime(o.startsIn), e.estimate(o), e.describeOption(now), e.estimate(now), objective(j))
+		e.describeOption(o), e.clockTime(o.startsIn), e.estimate(j, o), e.describeOption(now), e.estimate(j, now),
+		objective(j))
 }
 
 // whyProvision says why nodes are provisioned for a job.
 func (e *engine) whyProvision(j *queuedJob, o *option) string {
 	h := *o.offer // it may have been computed in an earlier round
-	h.Finish = e.view.Now.Add(o.done())
+	h.Finish, h.Guessed = e.view.Now.Add(o.done()), j.guess
 
 	return ondemand.Reason(e.view, j.item, &h)
 }

@@ -24,6 +24,8 @@ const (
 // jobs that have ended.
 func (f *Forecaster) finish(ctx context.Context) {
 	now := f.Clock.Now()
+	f.countEnded()
+
 	well := f.dropEnded(ctx, now)
 	if len(well) == 0 || f.fenced || f.resting(now) || !passed(f.lastLearned, now, learnEvery) {
 		return
@@ -55,6 +57,38 @@ func (f *Forecaster) finish(ctx context.Context) {
 
 	for _, w := range well {
 		delete(f.jobs, w.job.ID)
+	}
+}
+
+// countEnded lets the durations of jobs that have just succeeded count for those like them, before they become history.
+func (f *Forecaster) countEnded() {
+	var past []history.Past
+	f.mu.Lock()
+
+	changed := false
+	for _, w := range f.jobs {
+		if w.endedAt.IsZero() || w.job.State != job.Succeeded || !w.loaded || len(past) == maxLearnQueue {
+			continue
+		}
+
+		in := &forecast.Input{Job: &w.job, Now: w.job.Ended}
+		for i := range w.runs {
+			if w.runs[i].started {
+				in.Runs = append(in.Runs, w.runs[i].Stretch)
+			}
+		}
+
+		if p, ok := forecast.Finished(in); ok {
+			past = append(past, p)
+			changed = changed || !w.counted
+			w.counted = true
+		}
+	}
+
+	f.mu.Unlock()
+
+	if changed {
+		f.trainer.setEnded(past)
 	}
 }
 

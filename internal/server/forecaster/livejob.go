@@ -33,6 +33,7 @@ type liveJob struct {
 	forecastAt     time.Time // when the forecast was last made
 	changed        bool      // there is new data since forecastAt
 	endedAt        time.Time // when the forecaster learned of its end
+	counted        bool      // its duration counts for others like it
 }
 
 // stretch is a run as forecasts use it.

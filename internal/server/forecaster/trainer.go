@@ -32,6 +32,8 @@ type trainer struct {
 	mu            sync.Mutex
 	past          []history.Past // by the time they ended, newest last
 	library       *forecast.Library
+	ended         []history.Past    // jobs that have just ended, whose curves have not arrived in full
+	present       *forecast.Library // library with the jobs in ended
 	record        *calibrate.Record
 	model         *duration.Model
 	trainedAt     time.Time
@@ -58,14 +60,29 @@ type pastJob struct {
 }
 
 func newTrainer(s store.Store, c clock.Clock, log *slog.Logger) *trainer {
+	empty := forecast.NewLibrary(nil, nil)
+
 	return &trainer{
 		store:   s,
 		clock:   c,
 		log:     log,
 		changed: make(chan struct{}, 1),
-		library: forecast.NewLibrary(nil, nil),
+		library: empty,
+		present: empty,
 		record:  &calibrate.Record{},
 	}
+}
+
+// setLibrary replaces the library. The caller holds the lock.
+func (s *trainer) setLibrary(l *forecast.Library) { s.library, s.present = l, l.With(s.ended) }
+
+// setEnded sets the jobs that have just ended: their durations count at once.
+func (s *trainer) setEnded(ended []history.Past) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.ended = ended
+	s.setLibrary(s.library)
 }
 
 // load reads the stored history and models.
@@ -119,7 +136,7 @@ func (s *trainer) load(ctx context.Context) error {
 		}
 	}
 
-	s.library = forecast.NewLibrary(s.past, s.model)
+	s.setLibrary(forecast.NewLibrary(s.past, s.model))
 
 	return bad
 }
@@ -129,7 +146,7 @@ func (s *trainer) load(ctx context.Context) error {
 func (s *trainer) current() (*forecast.Library, *calibrate.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.library, s.record
+	return s.present, s.record
 }
 
 // learn adds successful jobs to the history, the oldest first. The forecasts of each are scored
@@ -207,7 +224,8 @@ func (s *trainer) learn(ctx context.Context, past []history.Past) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	s.past, s.record, s.library = all, record, library
+	s.past, s.record = all, record
+	s.setLibrary(library)
 	s.newJobs += len(past)
 	select {
 	case s.changed <- struct{}{}:
@@ -325,7 +343,8 @@ func (s *trainer) train(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	s.model, s.library, s.noModelReason = model, library, ""
+	s.model, s.noModelReason = model, ""
+	s.setLibrary(library)
 	s.trainedAt, s.trainedJobs = now, len(past)
 	s.newJobs -= since
 	s.log.InfoContext(ctx, "trained the duration model", "version", version, "jobs", len(past))

@@ -409,3 +409,41 @@ func TestAllAtOnce(t *testing.T) {
 		t.Errorf("%d jobs are history, want 10; %d are watched, want %d", len(b.trainer.past), b.watched(), n)
 	}
 }
+
+// TestAJobThatEndedCountsForTheNext: newcomer 32. The history of a job is complete only after a while, when its last
+// points have arrived; its duration is known at once.
+func TestAJobThatEndedCountsForTheNext(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, t.TempDir(), &handClock{})
+
+	first := b.runs(1, 1, job.Spec{Name: "digits"})
+	b.clock.move(50 * time.Second)
+
+	now := b.clock.Now()
+	first.State, first.Seq, first.Ended = job.Succeeded, first.Seq+1, now
+	b.change([]job.Job{first}, job.Run{
+		ID: id.NewRun(first.ID, 1), Job: first.ID, Epoch: 1, Seq: 2, State: job.RunEnded, Ordered: noon, Started: noon, Ended: now,
+	})
+	b.passes(1)
+
+	next := job.Job{ID: "j2", Owner: "ann", Spec: first.Spec, State: job.Pending, Submitted: now}
+	forecastOf := func() *job.Forecast {
+		made, err := b.Waiting(t.Context(), []job.Job{next})
+		b.must(err)
+
+		return made[0]
+	}
+
+	f := forecastOf()
+	if f.Basis != job.BasisHistory || f.Remaining.Mid < 45 || f.Remaining.Mid > 55 {
+		t.Fatalf("a second later: %+v", f)
+	}
+
+	// Once it is history it counts, and still once.
+	b.clock.move(settleAfter)
+	b.passes(2)
+
+	if again := forecastOf(); again.Basis != job.BasisHistory || again.Why != f.Why || len(b.trainer.past) != 1 {
+		t.Errorf("%d past jobs, %+v", len(b.trainer.past), again)
+	}
+}

@@ -128,6 +128,13 @@ func scorePublic(w io.Writer, dir, half string) (map[string]float64, error) {
 		return nil, err
 	}
 
+	if err := reportMixed(w, list, half, figures); err != nil {
+		return nil, err
+	}
+	if err := reportBefore(w, dir, figures); err != nil {
+		return nil, err
+	}
+
 	return figures, reportDurations(w, dir, figures)
 }
 
