@@ -173,3 +173,58 @@ func TestTheTimeOfALoanIsNotRunTime(t *testing.T) {
 		t.Errorf("the order of j1.1 is %+v, want that it stops", o)
 	}
 }
+
+// TestASuspensionIsCountedOnce: an agent reports again and again that it has suspended a program, and that more of its
+// memory was moved.
+func TestASuspensionIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	y := newLender(t, brief(), func(*fleet.Inventory) {})
+	y.suspended()
+	y.commit()
+	y.says(job.Suspension{Number: 1, On: true, Memory: 31 << 30})
+
+	if got := eventsOf(y.Take(), "run.suspended"); len(got) != 0 || y.job("j1").Stops != 1 {
+		t.Errorf("events %q after %d stops, want one stop", got, y.job("j1").Stops)
+	}
+}
+
+// TestAStoppedJobIsNotSuspended: the report that it was crosses the order to stop.
+func TestAStoppedJobIsNotSuspended(t *testing.T) {
+	t.Parallel()
+	y := newLender(t, brief(), func(*fleet.Inventory) {})
+	y.suspends()
+	y.ok(yardmaster.Pause{Job: "j1", By: "alice"})
+	y.commit()
+	y.says(job.Suspension{Number: 1, On: true, Memory: 30 << 30})
+	y.status("j1", job.StatusPausing)
+
+	if got := eventsOf(y.Take(), "run.suspended"); len(got) != 0 {
+		t.Errorf("events %q", got)
+	}
+}
+
+// TestALentGPUIsNotUsedOfAQuota: alice may use two GPUs, and does while one of her three jobs is suspended.
+func TestALentGPUIsNotUsedOfAQuota(t *testing.T) {
+	t.Parallel()
+	y := newLender(t, brief(), func(*fleet.Inventory) {})
+	y.quota(tenant.Quota{Subject: tenant.Subject{User: "alice"}, GPUs: 2})
+	y.suspended()
+	y.runs("j2.1")
+	y.submit("alice", spec(1))
+	y.carriesOut(func(v *place.View) place.Plan { return startOn(v, "a", 2) })
+
+	if o := y.ordered("j3.1"); o.Run == "" {
+		t.Fatalf("j3 is not started: %s", y.job("j3").Reason)
+	}
+
+	y.runs("j3.1")
+	y.finishes("j2.1")
+	y.wantContinued("j1.1", true)
+
+	// Now two GPUs are in use again.
+	y.submit("alice", spec(1))
+
+	if j := y.job("j4"); !strings.Contains(j.Reason, "quota") {
+		t.Errorf("j4 is %s: %s, want that the quota holds it", j.State, j.Reason)
+	}
+}

@@ -151,6 +151,10 @@ func (y *Yard) watchSuspension(r *jobRecord, run *runRecord, k *job.Rank, s *job
 	k.Suspension = *s
 	y.changedRun(run)
 
+	if run.Suspended() {
+		y.bookNodes(r, run) // it may need other memory than it was said to
+	}
+
 	switch {
 	case run.Stop != job.StopNone || !carriedOut:
 	case order.On() && s.On:
