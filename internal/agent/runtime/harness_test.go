@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trainyard/internal/agent/runtime/helper"
 	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/agent/sandbox"
@@ -29,7 +30,7 @@ import (
 
 // TestMain makes the test binary its own supervisor and watcher, as main does, and the program of some tests.
 func TestMain(m *testing.M) {
-	if status, is := Helper(os.Args, os.Stderr); is {
+	if status, is := helper.Run(os.Args, os.Stderr); is {
 		os.Exit(status)
 	}
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"trainyard/internal/agent/runtime/cgroup"
@@ -170,13 +171,19 @@ type State struct {
 
 // Boot names the present start of the machine, "" if the kernel does not say.
 func Boot() string {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := bootID()
 	if err != nil {
 		return ""
 	}
 
-	return strings.TrimSpace(string(text))
+	return boot
 }
+
+// bootID reads the name of the present start of the machine once: no process survives it.
+var bootID = sync.OnceValues(func() (string, error) {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(text)), err
+})
 
 // End records the end of a rank in its state.
 func (st *State) End(e Ending, now time.Time) {
