@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,6 +16,10 @@ type Program struct{ fd int }
 
 // Load puts a program into memory, where it stays until Close.
 func Load(content []byte) (*Program, error) {
+	// What is open for writing cannot be executed, also not if it is open in a process that is just being started.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+
 	fd, err := unix.MemfdCreate("trainyard", unix.MFD_CLOEXEC|unix.MFD_EXEC)
 	if errors.Is(err, unix.EINVAL) { // a kernel on which every such file can be executed
 		fd, err = unix.MemfdCreate("trainyard", unix.MFD_CLOEXEC)
@@ -28,7 +33,7 @@ func Load(content []byte) (*Program, error) {
 	p := &Program{}
 
 	_, err = file.Write(content)
-	if err == nil { // what is open for writing cannot be executed
+	if err == nil {
 		p.fd, err = unix.Open(descriptor(fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	}
 
