@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os"
 
-	"trainyard/internal/agent/runtime/helper"
+	"trainyard/internal/agent/runtime/subprocess"
 )
 
 func main() {
-	status, is := helper.Run(os.Args, os.Stderr)
+	status, is := subprocess.Run(os.Args, os.Stderr)
 	if !is {
 		_, _ = fmt.Fprintln(os.Stderr, "trainyard-helper is started by the agent of trainyard")
 		status = 2

@@ -147,7 +147,7 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 		return nil, err
 	}
 
-	exe := helperPath(embeddedHelper, log)
+	exe := helperPath(embeddedHelper(), log)
 
 	return agent.New(agent.Config{
 		SDK:            agent.SDK{Name: wheel.Name, Data: wheel.Data},

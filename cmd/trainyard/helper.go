@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"os/exec"
 
-	"trainyard/internal/agent/runtime/helper"
+	"trainyard/internal/agent/runtime/subprocess"
 )
 
 // helperPath returns the path of the program that is started for every run: the embedded helper or, in a binary that
@@ -17,7 +17,7 @@ func helperPath(embedded []byte, log *slog.Logger) string {
 		return ""
 	}
 
-	program, err := helper.Load(embedded)
+	program, err := subprocess.Load(embedded)
 	if err == nil {
 		err = tryHelper(program)
 	}
@@ -31,7 +31,7 @@ func helperPath(embedded []byte, log *slog.Logger) string {
 }
 
 // tryHelper starts the helper once. Without arguments it says that only an agent starts it, and fails.
-func tryHelper(program *helper.Program) error {
+func tryHelper(program *subprocess.Program) error {
 	err := exec.CommandContext(context.Background(), program.Path()).Run()
 
 	var exit *exec.ExitError

@@ -4,7 +4,10 @@ package main
 
 import _ "embed"
 
-// embeddedHelper is command trainyard-helper for the same platform. `make build` and releases put it there.
+// helperBinary is command trainyard-helper for the same platform. `make build` and releases put it there.
 //
 //go:embed helper.bin
-var embeddedHelper []byte
+var helperBinary []byte
+
+// embeddedHelper returns the content of command trainyard-helper.
+func embeddedHelper() []byte { return helperBinary }

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"trainyard/internal/agent/runtime/helper"
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/runtime/subprocess"
 	"trainyard/internal/job"
 	"trainyard/internal/logs"
 )
@@ -23,7 +23,7 @@ func TestTheHelperRunsFromMemory(t *testing.T) {
 	inBothModes(t, func(t *testing.T, mode func(*Options)) {
 		t.Helper()
 
-		program, err := helper.Load(content)
+		program, err := subprocess.Load(content)
 		if err != nil {
 			t.Fatal(err)
 		}

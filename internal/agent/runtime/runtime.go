@@ -53,7 +53,7 @@ func (e *RestoreError) Unwrap() error { return e.Err }
 type Options struct {
 	Dir string // the data directory
 	// Exe is started several times for every run, as supervisor, watcher and first process of its namespaces (package
-	// helper). The default is this binary, even if its file was replaced.
+	// subprocess). The default is this binary, even if its file was replaced.
 	Exe string
 	Preparation
 	Log   *slog.Logger

@@ -2,7 +2,7 @@
 //
 // The program runs in a Space: a pid, a mount and an IPC namespace. It sees no processes but its own, and of the
 // machine's files what its View shows: the agent's data directory is covered, the folders of the run are mounted into
-// it, and /tmp and /dev/shm are private. The first process of a space is Init, which package helper
+// it, and /tmp and /dev/shm are private. The first process of a space is Init, which package subprocess
 // runs. It keeps its privileges, mounts the view, starts the program, runs what the supervisor asks for beside it
 // (CRIU, see package snapshot) and reaps what the program leaves.
 //

@@ -13,7 +13,7 @@ import (
 	"trainyard/internal/agent/runtime/process"
 )
 
-// InitCommand is the hidden subcommand that runs Init, see package helper.
+// InitCommand is the hidden subcommand that runs Init, see package subprocess.
 const InitCommand = "init-space"
 
 // StartProcess starts a process like syscall.ForkExec, and returns its pid and a channel with its end.

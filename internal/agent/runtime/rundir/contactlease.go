@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,7 +46,7 @@ func ReadContactLease(dir string) (contact.Lease, time.Duration, bool, error) {
 // Now returns the time since boot, which advances while the machine is suspended and does not jump
 // when the clock is set.
 func Now() (contact.Moment, error) {
-	boot, err := bootID()
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return contact.Moment{}, fmt.Errorf("read the boot id: %w", err)
 	}
@@ -55,7 +56,7 @@ func Now() (contact.Moment, error) {
 		return contact.Moment{}, fmt.Errorf("read the time since boot: %w", err)
 	}
 
-	return contact.Moment{Boot: boot, Since: time.Duration(ts.Nano())}, nil
+	return contact.Moment{Boot: strings.TrimSpace(string(id)), Since: time.Duration(ts.Nano())}, nil
 }
 
 // AwaitContactLeaseExpiry waits until the contact lease of a data directory has expired and returns

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"trainyard/internal/agent/runtime/cgroup"
@@ -171,19 +170,13 @@ type State struct {
 
 // Boot names the present start of the machine, "" if the kernel does not say.
 func Boot() string {
-	boot, err := bootID()
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""
 	}
 
-	return boot
+	return strings.TrimSpace(string(text))
 }
-
-// bootID reads the name of the present start of the machine once: no process survives it.
-var bootID = sync.OnceValues(func() (string, error) {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(text)), err
-})
 
 // End records the end of a rank in its state.
 func (st *State) End(e Ending, now time.Time) {

@@ -1,10 +1,10 @@
-// Package helper runs the processes that belong to a run, apart from its program: the supervisor and the watcher of a
-// rank, and the first process of its namespaces.
+// Package subprocess runs the processes that belong to a run, apart from its program: the supervisor and the watcher
+// of a rank, and the first process of its namespaces.
 //
 // They are started for every run, so what they import is initialised for every run. The package and all that it imports
 // therefore stay small. It is all that command trainyard-helper contains, which trainyard embeds and loads into memory
 // when an agent starts. The package decides nothing itself.
-package helper
+package subprocess
 
 import (
 	"context"
