@@ -36,7 +36,8 @@ run: ## Start a yard on this machine, train an example on it, stay up until Ctrl
 .PHONY: build
 build: ## Build build/trainyard (TAGS=nvml to read GPUs through NVIDIA's library)
 	@mkdir -p build
-	CGO_ENABLED=$(CGO_ENABLED) go build -trimpath -tags '$(TAGS)' -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o build/trainyard ./cmd/trainyard
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o cmd/trainyard/helper.bin ./cmd/trainyard-helper
+	CGO_ENABLED=$(CGO_ENABLED) go build -trimpath -tags 'helper$(comma)$(TAGS)' -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o build/trainyard ./cmd/trainyard
 
 .PHONY: quick
 quick: ## Answer in under two minutes: vet, house rules, and the fast packages without the race detector

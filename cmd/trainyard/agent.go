@@ -147,6 +147,8 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 		return nil, err
 	}
 
+	exe := helperPath(embeddedHelper(), log)
+
 	return agent.New(agent.Config{
 		SDK:            agent.SDK{Name: wheel.Name, Data: wheel.Data},
 		Dir:            dir,
@@ -176,7 +178,7 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 		StopRunsOnExit: stopRuns,
 		NewRuntime: func(p runtime.Preparation) (agent.Runtime, error) {
 			return runtime.New(runtime.Options{
-				Dir: dir, Preparation: p, Log: log, Clock: clk, CRIU: c.criu, Python: c.probePython,
+				Dir: dir, Exe: exe, Preparation: p, Log: log, Clock: clk, CRIU: c.criu, Python: c.probePython,
 				Users: users, MaxPIDs: c.maxPIDs, MaxDisk: job.Bytes(c.maxDisk), PassEnv: c.passEnv,
 				KeepRuns: c.keepRuns, KeptBytes: job.Bytes(c.maxKept),
 			})

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trainyard/cmd/trainyard/clouds"
-	"trainyard/internal/agent/runtime"
+	"trainyard/internal/agent/runtime/subprocess"
 	"trainyard/internal/cli"
 	"trainyard/internal/cloud/process"
 	"trainyard/internal/sim/simcli"
@@ -21,7 +21,7 @@ import (
 
 func main() {
 	// A supervisor and a watcher are started for every run: nothing else may happen before them.
-	if status, is := runtime.Helper(os.Args, os.Stderr); is {
+	if status, is := subprocess.Run(os.Args, os.Stderr); is {
 		os.Exit(status)
 	}
 

@@ -16,6 +16,7 @@ import (
 
 	"trainyard/internal/agent"
 	"trainyard/internal/agent/runtime"
+	"trainyard/internal/agent/runtime/subprocess"
 	"trainyard/internal/api"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -24,7 +25,7 @@ import (
 
 // TestMain lets the test binary be its own supervisor and watcher, as main does.
 func TestMain(m *testing.M) {
-	if status, is := runtime.Helper(os.Args, os.Stderr); is {
+	if status, is := subprocess.Run(os.Args, os.Stderr); is {
 		os.Exit(status)
 	}
 

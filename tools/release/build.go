@@ -6,8 +6,10 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,7 +87,7 @@ func (r *release) buildPlatform(ctx context.Context, p platform, stderr io.Write
 
 	command := filepath.Base(r.Package)
 	binary := filepath.Join(work, command)
-	if err := r.compile(ctx, p, binary, stderr); err != nil {
+	if err := r.compileAll(ctx, p, binary, stderr); err != nil {
 		return nil, err
 	}
 
@@ -116,11 +118,32 @@ func (r *release) buildPlatform(ctx context.Context, p platform, stderr io.Write
 	return []string{base + ".tar.gz", base + ".cdx.json"}, nil
 }
 
-// compile builds the binary without anything of this machine in it: no paths (-trimpath), no state of the
-// checkout (-buildvcs), no C (CGO_ENABLED=0), no build id, which hashes what the toolchain was called with.
-func (r *release) compile(ctx context.Context, p platform, out string, stderr io.Writer) error {
+// compileAll builds the command and, before it, the command of the same name with "-helper", if there is one, which it
+// embeds as helper.bin under the build tag helper.
+func (r *release) compileAll(ctx context.Context, p platform, out string, stderr io.Writer) error {
 	link := fmt.Sprintf("-s -w -buildid= -X main.version=%s -X main.commit=%s", r.Version, r.Commit)
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", link, "-o", out, r.Package}
+
+	if _, err := os.Stat(filepath.Join(r.Source, r.Package+"-helper")); errors.Is(err, fs.ErrNotExist) {
+		return r.compile(ctx, p, stderr, "-ldflags", link, "-o", out, r.Package)
+	}
+
+	embedded, err := filepath.Abs(filepath.Join(r.Source, r.Package, "helper.bin"))
+	if err != nil {
+		return err
+	}
+
+	err = r.compile(ctx, p, stderr, "-ldflags", "-s -w -buildid=", "-o", embedded, r.Package+"-helper")
+	if err != nil {
+		return err
+	}
+
+	return r.compile(ctx, p, stderr, "-tags", "helper", "-ldflags", link, "-o", out, r.Package)
+}
+
+// compile builds a binary without anything of this machine in it: no paths (-trimpath), no state of the
+// checkout (-buildvcs), no C (CGO_ENABLED=0), no build id, which hashes what the toolchain was called with.
+func (r *release) compile(ctx context.Context, p platform, stderr io.Writer, args ...string) error {
+	args = append([]string{"build", "-trimpath", "-buildvcs=false", "-mod=readonly"}, args...)
 	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // whoever calls it may run go build anyway
 	cmd.Dir = r.Source
 	cmd.Stderr = stderr

@@ -1,7 +1,7 @@
 // Package runtime executes the ranks of runs on this machine: the agent's side.
 //
-// For each rank the agent starts a supervisor (package supervisor): the same binary
-// with a hidden subcommand, in its own session, which outlives the agent. Agent and
+// For each rank the agent starts a supervisor (packages subprocess and supervisor) in
+// its own session, which outlives the agent. Agent and
 // supervisor are two processes that talk only through files and named pipes in the
 // run directory, whose layout and formats are package rundir. An agent that restarts
 // finds everything there.

@@ -19,6 +19,7 @@ import (
 
 	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/runtime/subprocess"
 	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/api"
 	"trainyard/internal/clock"
@@ -29,7 +30,7 @@ import (
 
 // TestMain makes the test binary its own supervisor and watcher, as main does, and the program of some tests.
 func TestMain(m *testing.M) {
-	if status, is := Helper(os.Args, os.Stderr); is {
+	if status, is := subprocess.Run(os.Args, os.Stderr); is {
 		os.Exit(status)
 	}
 

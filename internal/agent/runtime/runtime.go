@@ -52,8 +52,8 @@ func (e *RestoreError) Unwrap() error { return e.Err }
 // Options configures a Runtime. Dir, Log and Clock are required.
 type Options struct {
 	Dir string // the data directory
-	// Exe is the trainyard binary, which starts supervisors and watchers. The default is this binary, even if its
-	// file was replaced.
+	// Exe is started several times for every run, as supervisor, watcher and first process of its namespaces (package
+	// subprocess). The default is this binary, even if its file was replaced.
 	Exe string
 	Preparation
 	Log   *slog.Logger

@@ -457,7 +457,7 @@ func (r *Runtime) startWatcher(rk *rank, pid int) {
 	})
 }
 
-// startDetached starts this binary with a hidden subcommand, in its own session. It reads input, or nothing if that is
+// startDetached starts the helper with a hidden subcommand, in its own session. It reads input, or nothing if that is
 // nil. It outlives the agent.
 func (r *Runtime) startDetached(rk *rank, input *os.File, args ...string) (*exec.Cmd, error) {
 	log, err := os.OpenFile(filepath.Join(rk.dir, rundir.SupervisorLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)

@@ -255,8 +255,14 @@ func (p *initProcess) reportEnd() {
 	p.mu.Unlock()
 
 	if due {
-		p.reply(reply{Ended: true, Status: uint32(p.status)})
+		p.reply(reply{Ended: true, Status: uint32(p.status), Last: childless()})
 	}
+}
+
+// childless reports whether no other process is left in the space.
+func childless() bool {
+	err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return errors.Is(err, unix.ECHILD)
 }
 
 // reply sends an answer. If the supervisor is gone nobody needs it: its watcher ends this process.
@@ -303,7 +309,7 @@ func (p *initProcess) runBeside(c Command) {
 	answer.Code = code
 
 	if err == nil {
-		answer.Last, err = readLastPID()
+		answer.LastPID, err = readLastPID()
 	}
 
 	if err != nil {

@@ -2,8 +2,8 @@
 //
 // The program runs in a Space: a pid, a mount and an IPC namespace. It sees no processes but its own, and of the
 // machine's files what its View shows: the agent's data directory is covered, the folders of the run are mounted into
-// it, and /tmp and /dev/shm are private. The first process of a space is Init, the same binary with a hidden
-// subcommand. It keeps its privileges, mounts the view, starts the program, runs what the supervisor asks for beside it
+// it, and /tmp and /dev/shm are private. The first process of a space is Init, which package subprocess
+// runs. It keeps its privileges, mounts the view, starts the program, runs what the supervisor asks for beside it
 // (CRIU, see package snapshot) and reaps what the program leaves.
 //
 // A program with a User gets that user's ids and nothing else: no_new_privs is set, every capability is dropped, also

@@ -13,7 +13,7 @@ import (
 	"trainyard/internal/agent/runtime/process"
 )
 
-// InitCommand is the hidden subcommand of the trainyard binary that runs Init.
+// InitCommand is the hidden subcommand that runs Init, see package subprocess.
 const InitCommand = "init-space"
 
 // StartProcess starts a process like syscall.ForkExec, and returns its pid and a channel with its end.
@@ -21,7 +21,7 @@ type StartProcess func(path string, args []string, attr *syscall.ProcAttr) (int,
 
 // Setting says where and how a space is made.
 type Setting struct {
-	Exe    string // the trainyard binary
+	Exe    string // the helper
 	Start  StartProcess
 	Attr   syscall.SysProcAttr // of its first process: the cgroup; namespaces and session are added
 	Env    []string            // of its first process, not of the program
@@ -53,14 +53,15 @@ type request struct {
 
 // reply is the answer to a request, or the end of the program.
 type reply struct {
-	Error string `json:"error,omitempty"`
-	PID   int    `json:"pid,omitempty"`  // of the program, in the namespace
-	Last  int    `json:"last,omitempty"` // newest pid of the namespace
+	Error   string `json:"error,omitempty"`
+	PID     int    `json:"pid,omitempty"`  // of the program, in the namespace
+	LastPID int    `json:"last,omitempty"` // newest pid of the namespace
 	// Code is the exit code of a command, -1 if a signal ended it.
 	Code int `json:"code,omitempty"`
-	// Ended says that the program has ended, with Status.
+	// Ended says that the program has ended, with Status. If it was the last process of the space the space ends too.
 	Ended  bool   `json:"ended,omitempty"`
 	Status uint32 `json:"status,omitempty"`
+	Last   bool   `json:"last_process,omitempty"`
 }
 
 // ErrGone says that a space has ended.
@@ -142,11 +143,17 @@ func open(s Setting) (*Space, error) {
 
 // receive passes on what Init says until it has ended.
 func (s *Space) receive(exit <-chan syscall.WaitStatus) {
+	var last *reply // with which the space ends
 	reported := false
 	for dec := json.NewDecoder(s.conn); ; {
 		var r reply
 		if err := dec.Decode(&r); err != nil {
 			break // Init has ended
+		}
+
+		if r.Ended && r.Last {
+			last = &r
+			continue
 		}
 
 		if r.Ended {
@@ -160,12 +167,18 @@ func (s *Space) receive(exit <-chan syscall.WaitStatus) {
 
 	close(s.replies)
 
-	if status := <-exit; !reported {
+	status := <-exit
+	if last != nil {
+		status = syscall.WaitStatus(last.Status)
+	}
+
+	if !reported {
 		s.ended <- status
 	}
 }
 
-// Ended returns a channel with the end of the program. Processes that it left behind may still run.
+// Ended returns a channel with the end of the program. Processes that it left behind may still run. If there are none
+// the space has ended too.
 func (s *Space) Ended() <-chan syscall.WaitStatus { return s.ended }
 
 // Root returns the pid of the program, in the namespace.
@@ -179,7 +192,7 @@ func (s *Space) Root() int {
 // Run runs a command beside the program to its end. If the program ends meanwhile, that is reported afterwards.
 func (s *Space) Run(c Command) (Result, error) {
 	got, err := s.ask(request{Run: &c})
-	return Result{Code: got.Code, LastPID: got.Last}, err
+	return Result{Code: got.Code, LastPID: got.LastPID}, err
 }
 
 // Kill ends all processes of the space.

@@ -32,16 +32,32 @@ import (
 // time. A store with a million jobs is read in it.
 const patience = 2 * time.Minute
 
-// Build builds the binary of this checkout into dir, as `make build` does.
+// Build builds the binary of this checkout into dir, as `make build` does, with the helper in it.
 func Build(ctx context.Context, dir string) (string, error) {
-	path := filepath.Join(dir, "trainyard")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "trainyard/cmd/trainyard")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build trainyard: %w: %.500s", err, out)
+	module, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", "trainyard/cmd/trainyard").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the sources of trainyard: %w", err)
 	}
 
-	return path, nil
+	embedded := filepath.Join(strings.TrimSpace(string(module)), "helper.bin")
+	if err := compile(ctx, embedded, "trainyard/cmd/trainyard-helper"); err != nil {
+		return "", err
+	}
+
+	path := filepath.Join(dir, "trainyard")
+
+	return path, compile(ctx, path, "-tags", "helper", "trainyard/cmd/trainyard")
+}
+
+func compile(ctx context.Context, path string, args ...string) error {
+	args = append([]string{"build", "-trimpath", "-ldflags", "-s -w", "-o", path}, args...)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w: %.500s", filepath.Base(path), err, out)
+	}
+
+	return nil
 }
 
 // Options is what a yard is made of.

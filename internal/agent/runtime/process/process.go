@@ -26,13 +26,26 @@ type Process struct {
 
 // Read reads one process and reports whether it exists.
 func Read(pid int) (Process, bool) {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	// All reads one for every process of the machine, so it does without what package os does for files that may block.
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return Process{}, false
 	}
 
-	return parseStat(pid, data)
+	defer func() { _ = unix.Close(fd) }()
+
+	var buf [maxStat]byte // the kernel gives all of it at once
+
+	n, err := unix.Read(fd, buf[:])
+	if err != nil {
+		return Process{}, false
+	}
+
+	return parseStat(pid, buf[:n])
 }
+
+// maxStat is more than a line of /proc/<pid>/stat can have: a name and 52 numbers.
+const maxStat = 2048
 
 // parseStat parses the text of /proc/<pid>/stat. The name in parentheses may contain spaces and
 // parentheses, so the fields are counted from the last one.

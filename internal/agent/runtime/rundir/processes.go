@@ -24,8 +24,8 @@ type Processes struct {
 	Isolated bool
 }
 
-// Find lists the rank's processes. With deep it also reads the environment of every
-// process of the machine, which is slower.
+// Find lists the rank's processes. With deep it also reads the environment of every process of the machine that is not
+// older than the supervisor, which is slower. An older one cannot have inherited it.
 func (q Processes) Find(deep bool) ([]process.Process, error) {
 	procs, err := process.All()
 	if err != nil {
@@ -36,10 +36,13 @@ func (q Processes) Find(deep bool) ([]process.Process, error) {
 	inGroup := q.Group.Procs()
 	mark := RankDirVar + "=" + q.Dir
 	var found []process.Process
+	var begun uint64 // when the supervisor did
 
 	roots := map[int]bool{}
 	if q.Root != 0 {
 		roots[q.Root] = true
+		root, _ := process.Read(q.Root)
+		begun = root.Started
 	}
 
 	for _, p := range procs {
@@ -48,7 +51,8 @@ func (q Processes) Find(deep bool) ([]process.Process, error) {
 		}
 
 		ours := inGroup[p.PID] || q.Session != 0 && p.Session == q.Session && p.Started >= q.Since
-		if ours || deep && (!q.Isolated || process.Own(p.PID)) && process.HasEnv(p.PID, mark) {
+		inherits := deep && p.Started >= begun && (!q.Isolated || process.Own(p.PID))
+		if ours || inherits && process.HasEnv(p.PID, mark) {
 			roots[p.PID] = true
 			found = append(found, p)
 		}

@@ -341,6 +341,12 @@ func (s *supervisor) gone(q rundir.Processes) bool {
 		return false
 	}
 
+	// An isolated program cannot leave its namespaces, and the kernel has ended all of them with their first process,
+	// which was a child of this one.
+	if s.rec.User != nil {
+		return true
+	}
+
 	outside, err := q.Find(true)
 	if err != nil {
 		s.logError(err)
