@@ -341,6 +341,7 @@ func TestGeneratedTextsAreStable(t *testing.T) {
 
 	for _, row := range []string{
 		"| `run` | shell commands, as a string or a list of strings | `python train.py --lr 0.1` | required | The shell commands of the job. They are started once on each node, by bash -e (sh -e where there is no bash): the first command that fails ends the job. |\n",
+		"| The project that the job belongs to. Without it the job belongs to no project. |\n", // newcomer 33; run is 30
 		"| `grace` | a duration | `1m` | 30s |", "| `resources.gpus` |", "| `checkpoint.every` |",
 		"| `speed.rates` | a list of mappings |", "| `speed.rates[].per_second` | a number of units | `12.5K` | required |", "| `late_cost` | an amount of money | `$2.50` | none |",
 	} {
