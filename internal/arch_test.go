@@ -45,6 +45,7 @@ var layers = []struct {
 			"internal/glob",
 			"internal/suggest",
 			"internal/money",
+			"internal/cron",
 			"internal/humanize",
 			"internal/quantile",
 			"internal/scaling",

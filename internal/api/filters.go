@@ -29,12 +29,13 @@ func (p Page) query() url.Values {
 
 // JobFilter says which jobs are wanted. Empty fields do not filter.
 type JobFilter struct {
-	States  []job.State
+	States  []job.State // also words of their status, in lower case
 	Owner   id.User
 	Project id.Project
 	Name    string
 	Node    id.Node
 	Since   time.Time
+	Counts  bool // also count them by their status
 	Page
 }
 
@@ -51,6 +52,10 @@ func (f JobFilter) query() url.Values {
 
 	if !f.Since.IsZero() {
 		q.Set("since", f.Since.UTC().Format(time.RFC3339))
+	}
+
+	if f.Counts {
+		q.Set("counts", "true")
 	}
 
 	return q

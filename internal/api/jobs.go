@@ -27,6 +27,8 @@ type SubmitReply struct {
 	Plan   []PlannedJob `json:"plan,omitempty" doc:"what would happen to each job (dry run only)"`
 	Notes  []string     `json:"notes,omitempty" doc:"fields that are accepted but have no effect yet"`
 	Replay bool         `json:"replay,omitempty" doc:"the jobs had already been submitted with the same idempotency key"`
+
+	Schedule *Schedule `json:"schedule,omitempty" doc:"the schedule that was added, for a file with every; no job is submitted now"`
 }
 
 // PlannedJob says what would happen to a job if it were submitted now.
@@ -94,12 +96,22 @@ type JobDetail struct {
 	Questions   []Question   `json:"questions,omitempty" doc:"open questions about it, which its owner or an admin may answer"`
 	Outputs     []OutputSet  `json:"outputs,omitempty" doc:"output files that are kept, by rank, those of the newest run first"`
 	Utilization *Utilization `json:"utilization,omitempty" doc:"what its newest run uses of its nodes, or has used; absent if nothing was measured"`
+
+	Workdir string `json:"workdir,omitempty" doc:"digest of the manifest of its working directory, as submit takes it"`
 }
 
 // JobPage is one page of a list of jobs, newest first.
 type JobPage struct {
 	Jobs []Job  `json:"jobs"`
 	Next string `json:"next,omitempty" doc:"cursor of the next page; absent on the last page"`
+
+	Counts []JobCount `json:"counts,omitempty" doc:"how many jobs match, on all pages; only if asked for"`
+}
+
+// JobCount is how many jobs have a status.
+type JobCount struct {
+	Status job.Status `json:"status"`
+	Jobs   int        `json:"jobs"`
 }
 
 // Run is one attempt of a job.
@@ -173,6 +185,18 @@ func (c *Client) Job(ctx context.Context, j id.Job) (JobDetail, error) {
 	return get[JobDetail](ctx, c, at("jobs", string(j)), nil)
 }
 
+// FindJob returns the id of the job that somebody means by an id, a name, name@last or @last. What is an id already is
+// not looked up.
+func (c *Client) FindJob(ctx context.Context, handle string) (id.Job, error) {
+	if h, ok := id.ParseHandle(handle); ok && h.Job != "" {
+		return h.Job, nil
+	}
+
+	found, err := c.Job(ctx, id.Job(handle))
+
+	return found.ID, err
+}
+
 // JobWithEnv returns a job of the caller's own with the values of its environment variables, which Job masks.
 func (c *Client) JobWithEnv(ctx context.Context, j id.Job) (JobDetail, error) {
 	return get[JobDetail](ctx, c, at("jobs", string(j)), url.Values{"env": {"true"}})
@@ -196,6 +220,17 @@ func (c *Client) PauseJob(ctx context.Context, j id.Job) (Job, error) {
 // SaveJob asks the program of a running job to save a checkpoint and to continue.
 func (c *Client) SaveJob(ctx context.Context, j id.Job) (Job, error) {
 	return post[Job](ctx, c, at("jobs", string(j), "save"), nil)
+}
+
+// EditRequest changes fields of a job that does not run.
+type EditRequest struct {
+	Set []string `json:"set" minItems:"1" maxItems:"100" doc:"changes of the form KEY=VALUE: the path of a field of the job file, such as priority or resources.gpus, and its value as in a job file; without a value it is removed"`
+}
+
+// EditJob changes fields of a queued or paused job: its priority, expect, deadline, late_cost, objective, resources,
+// pool, nodes and avoid.
+func (c *Client) EditJob(ctx context.Context, j id.Job, changes ...string) (Job, error) {
+	return post[Job](ctx, c, at("jobs", string(j), "edit"), EditRequest{Set: changes})
 }
 
 // ResumeJob lets a paused job go on.

@@ -27,6 +27,7 @@ type Node struct {
 	Reason   string         `json:"reason,omitempty"`
 	Activity string         `json:"activity,omitempty" doc:"what its agent does at present beside running jobs, such as measuring its GPUs"`
 	Cordoned bool           `json:"cordoned"`
+	Reserved *Reservation   `json:"reserved,omitempty" doc:"reservation that keeps jobs of others than its user off the node now"`
 	Problem  *fleet.Problem `json:"problem,omitempty" doc:"what keeps new jobs off the node although its agent reports; its jobs continue"`
 	LastSeen *time.Time     `json:"last_seen,omitempty"`
 	CPUs     job.CPUs       `json:"cpus"`

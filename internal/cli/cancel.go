@@ -14,6 +14,7 @@ func (a *app) cancel() *cobra.Command {
 		long: `Cancel jobs. A running program gets SIGTERM and, after its grace period to save a checkpoint,
 SIGKILL.`,
 		next: "its program has its grace period to save a checkpoint",
+		ends: true,
 		call: (*api.Client).CancelJob,
 	})
 }

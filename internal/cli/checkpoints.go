@@ -37,7 +37,7 @@ How many are kept is set in the job file (checkpoint.keep); a pinned one is kept
   trainyard checkpoints pin j7.c3
   trainyard checkpoints download j7.c3 --to ./model`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.listCheckpoints(cmd.Context(), id.Job(args[0]), removed)
+			return a.listCheckpoints(cmd.Context(), args[0], removed)
 		},
 	}
 
@@ -50,8 +50,13 @@ How many are kept is set in the job file (checkpoint.keep); a pinned one is kept
 	return cmd
 }
 
-func (a *app) listCheckpoints(ctx context.Context, j id.Job, removed bool) error {
+func (a *app) listCheckpoints(ctx context.Context, handle string, removed bool) error {
 	return a.withClient(func(c *api.Client) error {
+		j, err := c.FindJob(ctx, handle)
+		if err != nil {
+			return err
+		}
+
 		list, err := c.Checkpoints(ctx, j, removed)
 		if err != nil {
 			return err

@@ -80,8 +80,10 @@ Submit a job file with submit, watch it with logs and jobs, and list the machine
 	add(root, GroupStart, a.login(), a.initFile(), a.validate(), a.version())
 	add(root, GroupJobs, a.foresee.Commands()...)
 	add(root, GroupJobs, a.submit(), a.run(), a.jobs(), a.job(), a.top(), a.logs(), a.wait(),
-		a.cancel(), a.kill(), a.pause(), a.resume(), a.checkpoints(), a.fetch(), a.inbox(), a.accept(), a.dismiss())
-	add(root, GroupYard, a.nodes(), a.cordon(), a.uncordon(), a.drain(), a.offers(), a.leases(), a.release(), a.events())
+		a.rerun(), a.edit(), a.cancel(), a.kill(), a.pause(), a.resume(), a.checkpoints(), a.fetch(), a.schedules(),
+		a.inbox(), a.accept(), a.dismiss())
+	add(root, GroupYard, a.nodes(), a.cordon(), a.uncordon(), a.drain(), a.reservations(), a.offers(), a.leases(),
+		a.release(), a.events())
 	add(root, GroupUsage, a.usage(), a.savings(), a.quota(), a.retention(), a.data(), a.override())
 	add(root, GroupAccess, a.contexts(), a.logout(), a.whoami(), a.users(), a.projects(), a.tokens(), a.secrets(),
 		a.notify())

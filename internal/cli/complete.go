@@ -30,13 +30,8 @@ func (a *app) completeAll(cmd *cobra.Command) {
 		cmd.ValidArgsFunction = a.completeNodes
 	}
 
-	states := make([]string, 0, len(job.States()))
-	for _, s := range job.States() {
-		states = append(states, string(s))
-	}
-
 	CompleteFlag(cmd, "node", a.completeNodes)
-	CompleteFlag(cmd, "state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp))
+	CompleteFlag(cmd, "state", cobra.FixedCompletions(job.StateWords(), cobra.ShellCompDirectiveNoFileComp))
 	CompleteFlag(cmd, "context", a.completeContexts)
 }
 
@@ -82,14 +77,23 @@ func (a *app) completeJobs(cmd *cobra.Command, _ []string, start string) ([]stri
 	return a.completeJobsIn(nil)(cmd, nil, start)
 }
 
-// completeJobsIn suggests ids of the newest jobs that are in one of these states, in any without states.
+// completeJobsIn suggests ids and names of the newest jobs that are in one of these states, in any without states.
 func (a *app) completeJobsIn(states []job.State) completion {
 	return func(cmd *cobra.Command, _ []string, start string) ([]string, cobra.ShellCompDirective) {
 		return a.fromServer(cmd, start, func(ctx context.Context, c *api.Client, add func(word, text string)) error {
 			page, err := c.Jobs(ctx, api.JobFilter{States: states, Page: api.Page{Limit: 100}})
+			names := map[string]bool{}
+
 			for _, j := range page.Jobs {
 				add(string(j.ID), string(j.Status)+" "+j.Name)
+
+				if j.Name != "" && !names[j.Name] {
+					names[j.Name] = true
+					add(j.Name, string(j.ID)+" "+string(j.Status))
+				}
 			}
+
+			add("@last", "your newest job")
 
 			return err
 		})

@@ -50,13 +50,21 @@ writes its last entries again; their numbers (seq) are the same.`,
 				return exit.Usagef(cmd, "--limit must be 1 or more")
 			}
 
-			f.Job, f.Node = id.Job(j), id.Node(node)
+			f.Node = id.Node(node)
 
 			if cursorFile != "" && a.Output != jsonLines {
 				return exit.Usagef(cmd, "--cursor-file needs -o jsonl")
 			}
 
 			return a.withClient(func(c *api.Client) error {
+				if j != "" {
+					var err error
+					f.Job, err = c.FindJob(cmd.Context(), j)
+					if err != nil {
+						return err
+					}
+				}
+
 				if cursorFile != "" {
 					return a.exportEvents(cmd, c, f, follow, cursorFile)
 				}

@@ -75,7 +75,7 @@ func TestErrorsAreToldWithRemedyAndCode(t *testing.T) {
 		{
 			[]string{"jobs", "--state", "sleeping"},
 			exit.Usage,
-			"error: --state must be pending, starting, running, recovering, pausing, paused, cancelling, succeeded, failed or cancelled, got \"sleeping\"\n  see: trainyard jobs --help\n",
+			"error: --state must be pending, starting, running, suspended, recovering, pausing, paused, cancelling, succeeded, failed, failed_setup, out_of_memory, timeout, node_fail, preempted or cancelled, got \"sleeping\"\n  see: trainyard jobs --help\n",
 		},
 		{
 			[]string{"jobs", "--since", "soon"},

@@ -47,7 +47,7 @@ A pattern is a path in the working directory: * stands for any text, ** for any 
 Files are verified, and a download that was interrupted continues where it was. A file that is there already with
 other content is not overwritten, unless --force is given.`,
 		Example: `  trainyard fetch j7
-  trainyard fetch j7 --list
+  trainyard fetch @last --list
   trainyard fetch j7 ckpt/best.pt --to models
   trainyard fetch j7 'runs/**' '*.csv'`,
 		ValidArgsFunction: a.completeJobs,
@@ -57,7 +57,12 @@ other content is not overwritten, unless --force is given.`,
 			}
 
 			return a.withClient(func(c *api.Client) error {
-				return a.doFetch(cmd.Context(), c, id.Job(args[0]), args[1:], &flags)
+				j, err := c.FindJob(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+
+				return a.doFetch(cmd.Context(), c, j, args[1:], &flags)
 			})
 		},
 	}

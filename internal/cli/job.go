@@ -34,6 +34,7 @@ func (a *app) job() *cobra.Command {
 such forecasts have been, with the curve of its metric and its extrapolation. For a queued job:
 why it is not running, which jobs hold the resources, and what would let it start earlier.`,
 		Example: `  trainyard job j7
+  trainyard job @last
   trainyard job j7 --metric train_loss --methods
   trainyard job j7 --no-plot
   trainyard job j7 -o json | jq .why`,
@@ -52,7 +53,7 @@ why it is not running, which jobs hold the resources, and what would let it star
 				read = client.JobWithEnv
 			}
 
-			detail, err := read(cmd.Context(), id.Job(args[0]))
+			detail, err := read(cmd.Context(), id.Job(args[0])) // the server knows names too
 			if err != nil {
 				return err
 			}

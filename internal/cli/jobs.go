@@ -14,7 +14,6 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/cli/console"
 	"trainyard/internal/cli/exit"
-	"trainyard/internal/cli/forecasts"
 	"trainyard/internal/cli/table"
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
@@ -26,11 +25,12 @@ type jobsQuery struct {
 	filter api.JobFilter
 	recent time.Duration // ended jobs are shown that ended no longer ago; 0 shows all
 	limit  int
+	view   jobsView
 }
 
 func (a *app) jobs() *cobra.Command {
 	var all, watch bool
-	var states []string
+	var show jobsShown
 	var owner, name, node, project, since string
 	var limit int
 	cmd := &cobra.Command{
@@ -45,24 +45,22 @@ and a program that has reported nothing yet is "starting". "late" marks a job th
 deadline, "over expect" one that will run longer than its owner expects.`,
 		Example: `  trainyard jobs
   trainyard jobs -w
-  trainyard jobs --state running --state pending --owner me
+  trainyard jobs --active --owner me
+  trainyard jobs --ended --sort=-cost --columns id,name,status,cost
+  trainyard jobs --state out_of_memory --state timeout
+  trainyard jobs --counts --owner me
   trainyard jobs --all --since 7d -o json
-  trainyard cancel $(trainyard jobs -q --name sweep)`,
+  trainyard wait $(trainyard jobs -q --active --name sweep)`,
 		Args: exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q := jobsQuery{limit: limit, recent: 24 * time.Hour, filter: api.JobFilter{
 				Owner: id.User(owner), Name: name, Node: id.Node(node), Project: id.Project(project),
 			}}
-			for _, s := range states {
-				s = strings.ToLower(s)
-				if err := oneOf(cmd, "state", s, job.States()); err != nil {
-					return err
-				}
-
-				q.filter.States = append(q.filter.States, job.State(s))
+			if err := show.apply(cmd, a, &q); err != nil {
+				return err
 			}
 
-			if all || len(states) > 0 {
+			if all || len(q.filter.States) > 0 {
 				q.recent = 0
 			}
 
@@ -86,7 +84,7 @@ deadline, "over expect" one that will run longer than its owner expects.`,
 	flags := cmd.Flags()
 	flags.BoolVarP(&watch, "watch", "w", false, "refresh the list every two seconds")
 	flags.BoolVarP(&all, "all", "a", false, "include jobs that ended more than a day ago")
-	flags.StringArrayVar(&states, "state", nil, "only jobs in this `state`; may be given several times")
+	show.flags(cmd)
 	flags.StringVar(&owner, "owner", "", "only jobs of this `user`; me for your own")
 	flags.StringVar(&project, "project", "", "only jobs of this `project`")
 	flags.StringVar(&name, "name", "", "only jobs whose `name` contains this")
@@ -116,6 +114,9 @@ func (a *app) doJobs(ctx context.Context, q jobsQuery, watch bool) error {
 		q.filter.Owner = who.User
 	}
 
+	if q.view.counts {
+		return a.showCounts(ctx, client, q)
+	}
 	if watch {
 		return a.watchJobs(ctx, client, q)
 	}
@@ -125,13 +126,15 @@ func (a *app) doJobs(ctx context.Context, q jobsQuery, watch bool) error {
 		return err
 	}
 
+	q.view.sort(page.Jobs, a.Clock.Now())
+
 	if cut != "" {
 		defer a.Note("%s", cut)
 	}
 
 	return a.Show(page, func() []string { return ids(page.Jobs) }, func() error {
 		return a.WriteTable(
-			a.jobTable(page.Jobs),
+			a.jobTable(page.Jobs, q.view),
 			"no jobs",
 			"trainyard submit job.yaml",
 			"trainyard jobs --all        include jobs that ended more than a day ago",
@@ -144,16 +147,7 @@ func (a *app) doJobs(ctx context.Context, q jobsQuery, watch bool) error {
 // jobs were left out, "" if none were.
 func (a *app) listJobs(ctx context.Context, client *api.Client, q jobsQuery) (all api.JobPage, cut string, err error) {
 	active, ended := q.filter, q.filter
-	active.States, ended.States = nil, nil
-	for _, s := range job.States() {
-		switch {
-		case len(q.filter.States) > 0 && !slices.Contains(q.filter.States, s):
-		case s.Final():
-			ended.States = append(ended.States, s)
-		default:
-			active.States = append(active.States, s)
-		}
-	}
+	active.States, ended.States = splitStates(q.filter.States)
 
 	all.Jobs = []api.Job{}
 	if len(active.States) > 0 {
@@ -258,56 +252,6 @@ func collectJobs(
 	}
 }
 
-// jobTable lays out a list of jobs.
-func (a *app) jobTable(jobs []api.Job) *table.Table {
-	now, wide := a.Clock.Now(), a.Output == console.Wide
-	head := []string{"ID", "NAME", "OWNER", "STATUS", "RESOURCES", "SUBMITTED", "DURATION", "LEFT", "NODES"}
-	if wide {
-		head = append(head, "PROJECT", "PRIORITY", "RUNS", "EXIT", "DONE", "DEADLINE")
-	}
-
-	t := a.NewTable(append(head, "REASON")...)
-
-	for _, j := range jobs {
-		resources := j.Resources
-		if j.FakeGPUs {
-			resources += " (fake)"
-		}
-
-		row := []table.Cell{
-			{Text: string(j.ID)},
-			{Text: j.Name},
-			{Text: string(j.Owner)},
-			{Text: string(j.Status), Color: statusColor(j.Status)},
-			{Text: resources},
-			{Text: humanize.Ago(j.Submitted, now)},
-			{Text: ranFor(j, now)},
-			forecasts.Left(&j, now),
-			{Text: nodeList(j.Nodes)},
-		}
-
-		if wide {
-			exit, due := "", ""
-			if j.Deadline != nil {
-				due = humanize.Ago(*j.Deadline, now)
-			}
-
-			if j.ExitCode != nil {
-				exit = strconv.Itoa(*j.ExitCode)
-			}
-
-			for _, text := range []string{string(j.Project), strconv.Itoa(j.Priority), strconv.Itoa(j.Epoch), exit, percent(j),
-				due} {
-				row = append(row, table.Cell{Text: text})
-			}
-		}
-
-		t.Cells(append(row, table.Cell{Text: remarked(&j), Color: remarkColor(&j)})...)
-	}
-
-	return t
-}
-
 // remarkColor is the colour of a reason: it stands out if the owner of the job should know something.
 func remarkColor(j *api.Job) table.Color {
 	if len(j.Remarks) > 0 {
@@ -324,17 +268,7 @@ func ranFor(j api.Job, now time.Time) string {
 		return ""
 	}
 
-	ran := time.Duration(j.Ran)
-
-	// A server of an older release does not say.
-	switch {
-	case ran == 0 && j.Ended != nil:
-		ran = max(j.Ended.Sub(*j.Started), 0)
-	case ran == 0 && j.State == job.Running:
-		ran = max(now.Sub(j.Since), 0)
-	}
-
-	return humanize.Duration(ran)
+	return humanize.Duration(ran(&j, now))
 }
 
 // nodeList writes a few names, and how many there are beyond.

@@ -73,6 +73,8 @@ func (a *app) jobsScreen(ctx context.Context, client *api.Client, q jobsQuery, n
 		return nil, err
 	}
 
+	q.view.sort(page.Jobs, now)
+
 	var out bytes.Buffer
 	screen := a.screen(&out, now)
 	err = screen.Show(page, func() []string { return ids(page.Jobs) }, func() error {
@@ -81,7 +83,7 @@ func (a *app) jobsScreen(ctx context.Context, client *api.Client, q jobsQuery, n
 			return err
 		}
 
-		return screen.jobTable(page.Jobs).Write(&out)
+		return screen.jobTable(page.Jobs, q.view).Write(&out)
 	})
 
 	return out.Bytes(), err

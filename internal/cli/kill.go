@@ -13,6 +13,7 @@ func (a *app) kill() *cobra.Command {
 		short: "Kill jobs immediately",
 		long:  `Kill jobs immediately with SIGKILL: the program cannot save a checkpoint. Prefer cancel.`,
 		next:  "its processes are killed",
+		ends:  true,
 		call:  (*api.Client).KillJob,
 	})
 }

@@ -49,6 +49,7 @@ func (a *app) logs() *cobra.Command {
 		Short: "Show the output of a job",
 		Long: `Show the output of a job, of all its runs and ranks, or follow it live.
 
+` + handlesHelp + `
 A run's id (j7.2) in place of the job's shows that run alone. With -f the output
 is followed to the job's end, into later runs and over restarts of the server,
 and the command ends with the job's exit code (see: trainyard help exit-codes).
@@ -61,19 +62,14 @@ pipe, and with --grep or --tail, a line that was rewritten with carriage returns
 is shown once, in its last state; all else is unchanged. With --raw everything is
 as it was printed.`,
 		Example: `  trainyard logs j7
-  trainyard logs -f j7 --tail 20
+  trainyard logs -f @last --tail 20
   trainyard logs j7.2 --rank 1 --stream stderr
   trainyard logs j7 --since 1h --rank all
   trainyard logs j7 --grep 'loss=.*nan' -t`,
 		Args:              exit.Args(1, 1, "job"),
 		ValidArgsFunction: a.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			j, err := logTarget(cmd, args[0], given.run, &f)
-			if err == nil {
-				err = given.read(cmd, &f, &style, a.Clock.Now())
-			}
-
-			if err != nil {
+			if err := given.read(cmd, &f, &style, a.Clock.Now()); err != nil {
 				return err
 			}
 
@@ -87,7 +83,14 @@ as it was printed.`,
 				return exit.Usagef(cmd, "--grep must be a regular expression: %v", err)
 			}
 
-			return a.doLogs(cmd.Context(), j, f, toEnd, style)
+			return a.withClient(func(client *api.Client) error {
+				j, err := logTarget(cmd, client, args[0], given.run, &f)
+				if err != nil {
+					return err
+				}
+
+				return a.doLogs(cmd.Context(), client, j, f, toEnd, style)
+			})
 		},
 	}
 
@@ -161,11 +164,18 @@ func agoOrMoment(text string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// logTarget reads the job and the run that were asked for.
-func logTarget(cmd *cobra.Command, arg, run string, f *api.LogFilter) (id.Job, error) {
-	j := id.Job(arg)
-	if of, _, ok := id.Run(arg).Split(); ok {
-		j, f.Run = of, id.Run(arg)
+// logTarget finds the job and the run that were asked for. From here on the job has its id: a name may mean another job
+// while this one is followed.
+func logTarget(cmd *cobra.Command, client *api.Client, arg, run string, f *api.LogFilter) (id.Job, error) {
+	j, _, isRun := id.Run(arg).Split()
+	if isRun {
+		f.Run = id.Run(arg)
+	} else {
+		var err error
+		j, err = client.FindJob(cmd.Context(), arg)
+		if err != nil {
+			return "", err
+		}
 	}
 
 	if run == "" {
@@ -188,14 +198,14 @@ func logTarget(cmd *cobra.Command, arg, run string, f *api.LogFilter) (id.Job, e
 	return j, nil
 }
 
-func (a *app) doLogs(ctx context.Context, j id.Job, f api.LogFilter, toEnd bool, style logStyle) error {
-	client, err := a.connect()
-	if err != nil {
-		return err
-	}
-
-	defer client.Close()
-
+func (a *app) doLogs(
+	ctx context.Context,
+	client *api.Client,
+	j id.Job,
+	f api.LogFilter,
+	toEnd bool,
+	style logStyle,
+) error {
 	detail, err := client.Job(ctx, j)
 	if err != nil {
 		return err

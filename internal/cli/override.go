@@ -31,7 +31,7 @@ recorded in the audit of each dataset.`,
 			}
 
 			return a.withClient(func(c *api.Client) error {
-				j, err := c.Override(cmd.Context(), id.Job(args[0]), in)
+				j, err := c.Override(cmd.Context(), id.Job(args[0]), in) // the server knows names too
 				if err != nil {
 					return err
 				}

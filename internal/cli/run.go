@@ -5,6 +5,7 @@ import (
 
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/jobfile"
+	"trainyard/internal/fault"
 )
 
 func (a *app) run() *cobra.Command {
@@ -36,7 +37,7 @@ keeps running.`,
 
 			draft, err := a.maker().Make(text, ".", f.changes(cmd))
 			if err != nil {
-				return jobfile.WithoutPlace(err)
+				return fault.WithoutPlace(err)
 			}
 
 			return a.doSubmit(cmd.Context(), draft, f)

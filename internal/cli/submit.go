@@ -165,6 +165,11 @@ func (a *app) doSubmit(ctx context.Context, draft *jobfile.Draft, f submitFlags)
 
 	a.notes(reply.Notes)
 
+	if reply.Schedule != nil {
+		one := *reply.Schedule
+		return a.Show(reply, func() []string { return []string{string(one.ID)} }, func() error { return a.scheduled(one) })
+	}
+
 	if !plain || f.detach {
 		return a.Show(reply, func() []string { return ids(reply.Jobs) }, func() error { return a.submitted(reply.Jobs) })
 	}

@@ -23,7 +23,9 @@ func (a *app) wait() *cobra.Command {
 		Long: `Wait until jobs have ended and end with their exit code: that of the first that
 did not succeed (see: trainyard help exit-codes). Jobs that have not ended within
 --timeout give 101, and so does a job that is paused until its owner decides, as when its
-budget is used up.`,
+budget is used up.
+
+` + handlesHelp,
 		Example: `  id=$(trainyard submit -q job.yaml)
   trainyard wait $id && trainyard logs $id
   trainyard wait j7 j8 --timeout 2h`,
@@ -66,8 +68,18 @@ func (a *app) doWait(ctx context.Context, jobs []string, limit time.Duration) er
 		defer cancel()
 	}
 
+	names := make([]string, len(jobs)) // a name may mean another job later on
+	for i, handle := range jobs {
+		j, err := client.FindJob(bounded, handle)
+		if err != nil {
+			return err
+		}
+
+		names[i] = string(j)
+	}
+
 	ends, errs := make([]api.Job, len(jobs)), make([]error, len(jobs))
-	for i, j := range jobs {
+	for i, j := range names {
 		ends[i], errs[i] = follow.Follower{Note: a.Note}.UntilEnded(
 			bounded, client, id.Job(j), time.Second, a.pauseNotes())
 		if errors.Is(errs[i], context.DeadlineExceeded) && ctx.Err() == nil {
@@ -89,7 +101,7 @@ func (a *app) doWait(ctx context.Context, jobs []string, limit time.Duration) er
 		}
 	}
 
-	result := a.followed(ctx, jobs, ends, errs)
+	result := a.followed(ctx, names, ends, errs)
 	if ctx.Err() != nil {
 		return result
 	}

@@ -140,3 +140,21 @@ func (l List) OrNil() error {
 
 	return l
 }
+
+// WithoutPlace takes lines and columns out of the errors of a list, which is about a text that the person did not write.
+// Other errors stay as they are.
+func WithoutPlace(err error) error {
+	list, ok := errors.AsType[List](err)
+	if !ok {
+		return err
+	}
+
+	var plain List
+	for _, e := range list {
+		c := *e
+		c.Line, c.Column = 0, 0
+		plain = append(plain, &c)
+	}
+
+	return plain
+}

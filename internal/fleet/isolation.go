@@ -33,9 +33,14 @@ func (r *Room) Tenant() id.User {
 	return r.Holds[0].Owner
 }
 
-// DedicatedToOther reports whether the node runs jobs of one user at a time and has one of another user. A node that
-// came to have jobs of several users, before the rule applied to it, is nobody's until only one user is left.
+// DedicatedToOther reports whether the node is reserved for another user, or runs jobs of one user at a time and has one
+// of another user. A node that came to have jobs of several users, before the rule applied to it, is nobody's until
+// only one user is left.
 func (r *Room) DedicatedToOther(owner id.User) bool {
+	if r.ReservedForOther(owner) {
+		return true
+	}
+
 	if !r.Node.Inventory.SingleUser {
 		return false
 	}
@@ -47,4 +52,9 @@ func (r *Room) DedicatedToOther(owner id.User) bool {
 	}
 
 	return false
+}
+
+// ReservedForOther reports whether the node is reserved for another user.
+func (r *Room) ReservedForOther(owner id.User) bool {
+	return r.Node.Reserved != nil && r.Node.Reserved.User != owner
 }

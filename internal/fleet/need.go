@@ -28,6 +28,11 @@ type Need struct {
 	Shared          string // nodes that see this shared file system; "" for any
 	Secrets         bool   `json:",omitempty"` // nodes whose agents pass secrets on
 	SameGPU         bool   `json:",omitempty"` // nodes with one GPU model, see MostAlike
+	// Pools, Only and Except are what the job file says about nodes by their names, in the form of Avoid: only those of
+	// these pools, only these, none of these; "" for any.
+	Pools  string `json:",omitempty"`
+	Only   string `json:",omitempty"`
+	Except string `json:",omitempty"`
 	// Image is what the snapshot needs from which the program continues, or would continue if it were moved.
 	Image Image `json:",omitzero"`
 	// Owner keeps the job off nodes that are dedicated to another user; "" if the yard has no node for one user at a time.
@@ -73,22 +78,49 @@ func NeedOf(s *job.Spec, floor job.Floor, avoid []id.Node) Need {
 	n.Secrets = len(s.Secrets) > 0
 	n.SameGPU = r.SameGPU
 
-	if len(avoid) > 0 {
-		names := make([]string, len(avoid))
-		for i, a := range avoid {
-			names[i] = string(a)
-		}
-
-		slices.Sort(names)
-		n.Avoid = "|" + strings.Join(names, "|") + "|"
-	}
+	n.Avoid = barred(avoid)
+	n.Pools, n.Only, n.Except = barred(s.Pools), barred(s.Nodes), barred(s.Avoid)
 
 	return n
 }
 
+// barred writes names in order, each between bars: "|a|b|"; "" for none.
+func barred[T ~string](list []T) string {
+	if len(list) == 0 {
+		return ""
+	}
+
+	names := make([]string, len(list))
+	for i, name := range list {
+		names[i] = string(name)
+	}
+
+	slices.Sort(names)
+
+	return "|" + strings.Join(slices.Compact(names), "|") + "|"
+}
+
+// has reports whether a name is among those between bars.
+func has(list, name string) bool { return strings.Contains(list, "|"+name+"|") }
+
+// Names returns the names of a list between bars, as Avoid, Pools, Only and Except are.
+func Names(list string) []string {
+	if list == "" {
+		return nil
+	}
+
+	return strings.Split(strings.Trim(list, "|"), "|")
+}
+
+// Pinned reports whether only some nodes of the yard are allowed by name, so that none can be provisioned for the job.
+func (n *Need) Pinned() bool { return n.Pools != "" || n.Only != "" }
+
+// Named reports whether the job file says anything about nodes by their names.
+func (n *Need) Named() bool { return n.Pinned() || n.Except != "" }
+
 // Particular reports whether nodes with the same hardware may differ in whether they meet the need.
 func (n *Need) Particular() bool {
-	return n.Avoid != "" || n.Snapshot || n.Shared != "" || n.Owner != "" || n.Secrets
+	return n.Avoid != "" || n.Snapshot || n.Shared != "" || n.Owner != "" || n.Secrets || n.Named()
 }
 
 // MostAlike returns how many of the rooms at most could run the ranks of a job together: those with one kind of GPU if it
@@ -205,7 +237,19 @@ func (m *Matcher) barred(r *Room) bool {
 		return true
 	}
 
-	return m.Need.Avoid != "" && strings.Contains(m.Need.Avoid, "|"+string(r.Node.ID)+"|")
+	if m.Need.Named() && m.excluded(r.Node) {
+		return true
+	}
+
+	return m.Need.Avoid != "" && has(m.Need.Avoid, string(r.Node.ID))
+}
+
+// excluded reports whether the job file leaves a node out.
+func (m *Matcher) excluded(n *Node) bool {
+	need := &m.Need
+
+	return need.Pools != "" && !has(need.Pools, n.Pool) || need.Only != "" && !has(need.Only, string(n.ID)) ||
+		need.Except != "" && has(need.Except, string(n.ID))
 }
 
 // gpus returns those of a set of GPUs that match the need.

@@ -22,6 +22,10 @@ type (
 	Token   string
 	Lease   string
 	Dataset string
+	// Schedule is the id of what submits jobs again and again: s12.
+	Schedule string
+	// Reservation is the id of nodes that are set aside for a user: r3.
+	Reservation string
 	// Checkpoint is the id of a job's n-th checkpoint: j1041.c3.
 	Checkpoint string
 	// Question is the id of the n-th question about a job: j1041.q2.
@@ -39,8 +43,14 @@ func (j Job) Number() (uint64, bool) {
 
 func number(s, letter string) (uint64, bool) {
 	digits, ok := strings.CutPrefix(s, letter)
-	if !ok || digits == "" || digits[0] == '0' || digits[0] == '+' {
+	if !ok || digits == "" || digits[0] == '0' {
 		return 0, false
+	}
+
+	for _, c := range []byte(digits) { // an error would cost more than the answer
+		if c < '0' || c > '9' {
+			return 0, false
+		}
 	}
 
 	n, err := strconv.ParseUint(digits, 10, 64)
@@ -53,6 +63,18 @@ func NewLease(n uint64) Lease { return Lease("l" + strconv.FormatUint(n, 10)) }
 
 // Number returns n of NewLease(n), and false for a string that is not a lease id.
 func (l Lease) Number() (uint64, bool) { return number(string(l), "l") }
+
+// NewSchedule returns the id of the n-th schedule.
+func NewSchedule(n uint64) Schedule { return Schedule("s" + strconv.FormatUint(n, 10)) }
+
+// Number returns n of NewSchedule(n), and false for a string that is not the id of a schedule.
+func (s Schedule) Number() (uint64, bool) { return number(string(s), "s") }
+
+// NewReservation returns the id of the n-th reservation.
+func NewReservation(n uint64) Reservation { return Reservation("r" + strconv.FormatUint(n, 10)) }
+
+// Number returns n of NewReservation(n), and false for a string that is not the id of a reservation.
+func (r Reservation) Number() (uint64, bool) { return number(string(r), "r") }
 
 // NewRun returns the id of the run of a job with this epoch.
 func NewRun(j Job, epoch int) Run { return Run(string(j) + "." + strconv.Itoa(epoch)) }

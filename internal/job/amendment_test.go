@@ -2,6 +2,7 @@ package job_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -47,5 +48,36 @@ func TestAmendmentStandsInPlaceOfTheJobFile(t *testing.T) {
 	var none *job.Amendment
 	if none.Apply(s) != s || none.Then(first) != first || first.Then(none) != first || !none.Empty() {
 		t.Error("no amendment changes something")
+	}
+}
+
+// An edit stands in place of the job file and of what was amended before it; what is amended later stands in place of it.
+func TestEditsAndAmendmentsFollowEachOther(t *testing.T) {
+	t.Parallel()
+
+	due := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := &job.Spec{Run: "train", Priority: 3, Deadline: &due, Resources: job.Resources{GPUs: job.Range{Min: 1, Max: 1}}}
+	before := &job.Amendment{GPUs: job.Range{Min: 4, Max: 4}, Budget: 7, Env: map[string]string{"A": "1"}}
+
+	wanted := *before.Apply(s)
+	wanted.Resources.GPUs, wanted.Priority, wanted.Deadline = job.Range{Min: 2, Max: 2}, 0, nil
+	wanted.Expect, wanted.Avoid = job.Duration(time.Hour), []string{"gpu-3"}
+
+	edited := before.Edit(&wanted, "ada", due)
+	if diff := cmp.Diff(&wanted, edited.Apply(s)); diff != "" {
+		t.Errorf("edited (-want +got):\n%s", diff)
+	}
+
+	later := edited.Then(&job.Amendment{GPUs: job.Range{Min: 8, Max: 8}, By: "yard"})
+	wanted.Resources.GPUs = job.Range{Min: 8, Max: 8}
+
+	for name, got := range map[string]*job.Spec{"once": later.Apply(s), "twice": later.Apply(later.Apply(s))} {
+		if diff := cmp.Diff(&wanted, got); diff != "" {
+			t.Errorf("amended after the edit, %s (-want +got):\n%s", name, diff)
+		}
+	}
+
+	if s.Priority != 3 || s.Deadline == nil || edited.By != "ada" {
+		t.Errorf("the job file was changed, or nobody edited it: %+v, %q", s, edited.By)
 	}
 }

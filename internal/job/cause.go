@@ -2,6 +2,7 @@ package job
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -137,4 +138,36 @@ func StatusOf(s State, c Cause) Status {
 	}
 
 	return stateStatus[s]
+}
+
+// Statuses lists every word that people see, in the order of a job's life.
+func Statuses() []Status {
+	return []Status{
+		StatusPending, StatusStarting, StatusRunning, StatusSuspended, StatusRecovering, StatusPausing, StatusPaused,
+		StatusCancelling, StatusSucceeded, StatusFailed, StatusFailedSetup, StatusOutOfMemory, StatusTimeout,
+		StatusNodeFail, StatusPreempted, StatusCancelled,
+	}
+}
+
+// StateWords lists the words by which jobs are chosen: every word that people see, in lower case. All states are among
+// them.
+func StateWords() []string {
+	var words []string
+	for _, s := range Statuses() {
+		words = append(words, strings.ToLower(string(s)))
+	}
+
+	return words
+}
+
+// FailedAs returns the causes with which a failed job shows this word.
+func FailedAs(s Status) []Cause {
+	var causes []Cause
+	for _, h := range catalogue {
+		if h.Status == s {
+			causes = append(causes, h.Cause)
+		}
+	}
+
+	return causes
 }

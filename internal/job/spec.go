@@ -28,6 +28,20 @@ const (
 	ObjectiveBalanced Objective = "balanced"
 )
 
+// After says how the jobs that a job needs must have ended before it starts.
+type After string
+
+// The ways. The zero value is AfterSuccess.
+const (
+	AfterSuccess After = "success"
+	AfterAny     After = "any" // succeeded, failed or cancelled
+)
+
+// Released reports whether a needed job in this state keeps the job waiting no more.
+func (s *Spec) Released(needed State) bool {
+	return needed == Succeeded || s.After == AfterAny && needed.Final()
+}
+
 // Spec is the content of a job file. Its JSON form uses the words and units of the job file, so
 // that what is stored and shown is what was written.
 type Spec struct {
@@ -43,6 +57,9 @@ type Spec struct {
 	Data        []string          `json:"data,omitempty"`
 	Resources   Resources         `json:"resources"`
 	Place       Place             `json:"place"`
+	Pools       []string          `json:"pool,omitempty"`  // only nodes of these pools; none for all
+	Nodes       []string          `json:"nodes,omitempty"` // only these nodes; none for all
+	Avoid       []string          `json:"avoid,omitempty"` // none of these nodes
 	Objective   Objective         `json:"objective"`
 	Priority    int               `json:"priority,omitempty"` // 0 … 100; higher goes first
 	Expect      Duration          `json:"expect,omitempty"`
@@ -58,7 +75,10 @@ type Spec struct {
 	Outputs     []string          `json:"outputs,omitempty"` // patterns of the files that are kept when a run ends
 	Retry       int               `json:"retry,omitempty"`
 	OnOOM       *OnOOM            `json:"on_oom,omitempty"`
-	Needs       []string          `json:"needs,omitempty"`
+	Needs       []string          `json:"needs,omitempty"` // jobs of the same file by name, others by id or as name@last
+	After       After             `json:"after,omitempty"` // how what it needs must have ended
+	Every       string            `json:"every,omitempty"` // how often the jobs of the file are submitted; "" for once
+	Overlap     Overlap           `json:"overlap,omitempty"`
 	Env         map[string]string `json:"env,omitempty"`
 	Secrets     []string          `json:"secrets,omitempty"`
 }
@@ -67,7 +87,7 @@ type Spec struct {
 func (s *Spec) TextBytes() Bytes {
 	total := len(s.Name) + len(s.Project) + len(s.Workdir) + len(s.Setup) + len(s.Run) + len(s.Image) + len(s.Framework)
 
-	for _, list := range [][]string{s.Data, s.Needs, s.Secrets, s.Outputs} {
+	for _, list := range [][]string{s.Data, s.Pools, s.Nodes, s.Avoid, s.Needs, s.Secrets, s.Outputs} {
 		for _, text := range list {
 			total += len(text)
 		}

@@ -288,6 +288,9 @@ func (c *checker) start(s *Start) error {
 		if tenant := c.tenants[at]; tenant != "" && tenant != s.Item.User {
 			return dedicated(s.Item.Job, allocation.Node, tenant)
 		}
+		if room.ReservedForOther(s.Item.User) {
+			return refuse(s.Item.Job, "node %s is %s", allocation.Node, room.Node.Reserved.Words())
+		}
 		if room.DedicatedToOther(s.Item.User) {
 			return refuse(s.Item.Job, "node %s runs jobs of one user at a time and has one of %s",
 				allocation.Node, tenants(&room))

@@ -23,7 +23,7 @@ const (
 	BlockBackoff      Blocker = "backoff"      // the delay before it is retried
 	BlockPaused       Blocker = "paused"       // someone paused it
 	BlockResources    Blocker = "resources"    // other jobs hold what it needs
-	BlockReserved     Blocker = "reserved"     // nodes are reserved for a job ahead of it
+	BlockReserved     Blocker = "reserved"     // nodes are reserved for a job ahead of it, or for another user
 	BlockClosed       Blocker = "closed"       // the nodes that fit are cordoned, silent or have a problem
 	BlockNoNode       Blocker = "no_node"      // the yard has no node
 	BlockNoFit        Blocker = "no_fit"       // no node could ever run it
@@ -203,7 +203,13 @@ func explain(v *View, j *QueuedJob, verdict *Verdict) Why {
 	case len(v.Rooms) == 0:
 		return Why{Blocker: BlockNoNode, Sentence: "no node has joined the yard", Remedies: []Remedy{
 			remedy("join a node: trainyard tokens create --join, then trainyard agent join on the machine")}}
+	case len(eligible) < need.Nodes && need.Named() && couldRun(v, unnamed(need)):
+		return namedNodes(v, need, len(eligible))
 	case len(eligible) < need.Nodes && need.Owner != "" && couldRunAlone(v, need):
+		if w, found := reservedForUsers(v, need); found {
+			return w
+		}
+
 		return dedicatedNodes(v, need, eligible)
 	case len(eligible) < need.Nodes && need.Avoid != "" && couldRun(v, need):
 		return avoided(need)
@@ -225,7 +231,7 @@ func explain(v *View, j *QueuedJob, verdict *Verdict) Why {
 
 	if len(fit) < need.Nodes {
 		w := occupied(v, m, open, fit, j.Job, verdict.Reservation)
-		w.Sentence += dedicatedRoom(v, need)
+		w.Sentence += dedicatedRoom(v, need) + roomElsewhere(v, need)
 
 		return w
 	}
@@ -407,7 +413,11 @@ func dedicatedRoom(v *View, need fleet.Need) string {
 
 	for i := range v.Rooms {
 		r := &v.Rooms[i]
-		if _, ok := m.Fits(r); ok && r.DedicatedToOther(owner) {
+		_, ok := m.Fits(r)
+		if ok && r.ReservedForOther(owner) {
+			return fmt.Sprintf("; %s has room, but is %s", r.Node.ID, r.Node.Reserved.Words())
+		}
+		if ok && r.DedicatedToOther(owner) {
 			return fmt.Sprintf("; %s has room, but does not isolate users and is dedicated to %s until it is empty",
 				r.Node.ID, tenants(r))
 		}

@@ -49,6 +49,13 @@ func TestExplain(t *testing.T) {
 		gang(2)(s)
 		s.Resources.SameGPU = true
 	}
+	named := func(pools, only, except string) fleet.Need {
+		n := need(1, nil)
+		n.Pools, n.Only, n.Except = pools, only, except
+
+		return n
+	}
+
 	for name, tc := range map[string]struct {
 		yard  func(y yard)
 		need  fleet.Need
@@ -96,6 +103,54 @@ func TestExplain(t *testing.T) {
 					"and is dedicated to bob until it is empty",
 				Remedies: texts("b has room for it when j2 (bob) has ended")},
 			by: []id.Job{"j2"},
+		},
+		"only a node that is not there": {
+			yard: func(y yard) { y.node("a", 4, nil) }, need: named("", "|b|", ""),
+			want: place.Why{
+				Blocker:  place.BlockNoFit,
+				Sentence: "the job file allows only node b, and none of them could run it; node b not found",
+				Remedies: texts("change pool, nodes and avoid of the job: without them a could run it"),
+			},
+		},
+		"only nodes of a pool that are too small": {
+			yard: func(y yard) {
+				y.node("a", 4, nil)
+				y.node("b", 0, func(n *fleet.Node) { n.Pool = "lab" })
+			}, need: named("|attic|lab|", "", "|c|"),
+			want: place.Why{
+				Blocker: place.BlockNoFit,
+				Sentence: "the job file allows only nodes of pools attic or lab without c, and none of them could run it; " +
+					"no node is in pool attic",
+				Remedies: texts("change pool, nodes and avoid of the job: without them a could run it"),
+			},
+		},
+		"the only node is busy, another has room": {
+			yard: func(y yard) {
+				y.node("a", 4, nil)
+				y.node("b", 1, nil)
+				y.hold("b", "j2", 1, 1000, 0)
+			}, need: named("", "", "|a|"),
+			want: place.Why{Blocker: place.BlockResources, Nodes: []id.Node{"b"},
+				Sentence: "1 GPU and 1 CPU needed, not free on b, the only suitable node; a has room, but the job file allows " +
+					"all nodes without a",
+				Remedies: texts("b has room for it when j2 (bob) has ended")},
+			by: []id.Job{"j2"},
+		},
+		"reserved for another user": {
+			yard: func(y yard) {
+				y.node("a", 4, func(n *fleet.Node) {
+					n.Reserved = &fleet.Reservation{User: "eve", Until: time.Date(2027, 1, 2, 15, 0, 0, 0, time.UTC)}
+				})
+			}, need: of("ada", need(1, nil)),
+			want: place.Why{Blocker: place.BlockReserved, Sentence: "a is reserved for eve until 2027-01-02 15:00 UTC",
+				NotBefore: time.Date(2027, 1, 2, 15, 0, 0, 0, time.UTC),
+				Remedies:  texts("ask an operator to end the reservation: trainyard reservations")},
+		},
+		"reserved for its owner": {
+			yard: func(y yard) {
+				y.node("a", 4, func(n *fleet.Node) { n.Reserved = &fleet.Reservation{User: "ada"} })
+			}, need: of("ada", need(1, nil)), due: true,
+			want: place.Why{Blocker: place.BlockNone, Sentence: "a has room; considered in the next scheduling round"},
 		},
 		"nothing": {
 			yard: func(y yard) { y.node("a", 4, nil) }, need: need(1, nil), due: true,

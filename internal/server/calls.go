@@ -66,6 +66,7 @@ var calls = map[string]call{
 	"POST /api/v1/jobs/{job}/pause":      may(tenant.ChangeJob),
 	"POST /api/v1/jobs/{job}/resume":     may(tenant.ChangeJob),
 	"POST /api/v1/jobs/{job}/save":       may(tenant.ChangeJob),
+	"POST /api/v1/jobs/{job}/edit":       may(tenant.ChangeJob),
 	"POST /api/v1/jobs/{job}/override":   may(tenant.OverridePlace),
 	"GET /api/v1/jobs/{job}/logs":        may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/logs/follow": may(tenant.ReadJob),
@@ -79,6 +80,9 @@ var calls = map[string]call{
 	"GET /api/v1/jobs/{job}/curve":       may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/utilization": may(tenant.ReadJob),
 	"GET /api/v1/utilization":            may(tenant.ReadJob),
+
+	"GET /api/v1/schedules":                  may(tenant.ReadJob),
+	"POST /api/v1/schedules/{schedule}/stop": may(tenant.ChangeJob),
 
 	"GET /api/v1/checkpoints/{checkpoint}":         may(tenant.ReadJob),
 	"DELETE /api/v1/checkpoints/{checkpoint}":      may(tenant.ChangeJob),
@@ -102,6 +106,10 @@ var calls = map[string]call{
 
 	"GET /api/v1/events":        may(tenant.ReadEvents),
 	"GET /api/v1/events/follow": may(tenant.ReadEvents),
+
+	"GET /api/v1/reservations":                    may(tenant.ReadNodes),
+	"POST /api/v1/reservations":                   may(tenant.ChangeNodes),
+	"POST /api/v1/reservations/{reservation}/end": may(tenant.ChangeNodes),
 
 	"GET /api/v1/nodes":                                may(tenant.ReadNodes),
 	"GET /api/v1/nodes/{node}":                         may(tenant.ReadNodes),

@@ -44,7 +44,7 @@ func (s *Server) checkpointRoutes() {
 const maxCheckpoints = 10_000
 
 type checkpointsInput struct {
-	Job     string `path:"job" maxLength:"40"`
+	Job     string `path:"job" maxLength:"68" doc:"its id, its name, name@last or @last"`
 	Removed bool   `query:"removed" doc:"also list those that were removed"`
 }
 

@@ -279,7 +279,7 @@ func (s *Server) removeDataset(ctx context.Context, in *datasetInput) (*struct{}
 }
 
 type overrideInput struct {
-	Job  string `path:"job" maxLength:"40"`
+	Job  string `path:"job" maxLength:"68" doc:"its id, its name, name@last or @last"`
 	Body api.OverrideRequest
 }
 

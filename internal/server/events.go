@@ -52,7 +52,7 @@ func (s *Server) eventRoutes() {
 type eventInput struct {
 	Paging
 	Kind  string `query:"kind" maxLength:"60" doc:"only events of this kind, or of all kinds that begin so: job includes job.running, job.progress includes job.progress_stalled"`
-	Job   string `query:"job" maxLength:"40"`
+	Job   string `query:"job" maxLength:"68" doc:"id of a job, its name, name@last or @last"`
 	Node  string `query:"node" maxLength:"63"`
 	Actor string `query:"actor" maxLength:"80" doc:"only events that this user, node (node/NAME) or token (token/ID) caused"`
 	Audit bool   `query:"audit" doc:"only what callers of the API caused, with their tokens and addresses"`
@@ -65,11 +65,16 @@ type eventInput struct {
 // others what concerns their own things, and jobs that they may read.
 func (s *Server) eventFilter(ctx context.Context, in *eventInput) (store.EventFilter, error) {
 	who := callerOf(ctx)
-	f := store.EventFilter{
-		Kind: in.Kind, Job: id.Job(in.Job), Node: id.Node(in.Node), Actor: in.Actor, Audit: in.Audit, Limit: in.Limit,
+	f := store.EventFilter{Kind: in.Kind, Node: id.Node(in.Node), Actor: in.Actor, Audit: in.Audit, Limit: in.Limit}
+
+	about, err := s.jobFilter(ctx, in.Job)
+	if err != nil {
+		return f, err
 	}
 
-	whole, err := s.wholeStory(ctx, in.Job)
+	f.Job = about
+
+	whole, err := s.wholeStory(ctx, f.Job)
 	if err != nil {
 		return f, err
 	}
@@ -94,12 +99,12 @@ func (s *Server) eventFilter(ctx context.Context, in *eventInput) (store.EventFi
 }
 
 // wholeStory reports whether the events of one job are asked for, by who may read it whosever it is.
-func (s *Server) wholeStory(ctx context.Context, name string) (bool, error) {
+func (s *Server) wholeStory(ctx context.Context, name id.Job) (bool, error) {
 	if name == "" || len(callerOf(ctx).Sees(tenant.ReadJob)) == 0 {
 		return false, nil
 	}
 
-	_, err := s.readJob(ctx, name)
+	_, err := s.readJob(ctx, string(name))
 	if fault.KindOf(err) == fault.NotFound {
 		return false, nil
 	}

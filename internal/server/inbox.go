@@ -32,12 +32,17 @@ func (s *Server) inboxRoutes() {
 type inboxInput struct {
 	Paging
 	Owner string `query:"owner" maxLength:"63"`
-	Job   string `query:"job" maxLength:"40"`
+	Job   string `query:"job" maxLength:"68" doc:"id of a job, its name, name@last or @last"`
 	All   bool   `query:"all" doc:"also questions that are not open any more"`
 }
 
 func (s *Server) listQuestions(ctx context.Context, in *inboxInput) (*httpapi.Body[api.QuestionPage], error) {
-	whole, err := s.wholeStory(ctx, in.Job)
+	about, err := s.jobFilter(ctx, in.Job)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
+	whole, err := s.wholeStory(ctx, about)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -50,7 +55,7 @@ func (s *Server) listQuestions(ctx context.Context, in *inboxInput) (*httpapi.Bo
 		}
 	}
 
-	f := store.QuestionFilter{Owner: owner, Job: id.Job(in.Job), Before: id.Question(in.Cursor), Limit: in.Limit + 1}
+	f := store.QuestionFilter{Owner: owner, Job: about, Before: id.Question(in.Cursor), Limit: in.Limit + 1}
 	if !in.All {
 		f.States = []inbox.State{inbox.Open}
 	}

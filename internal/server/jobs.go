@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -89,6 +90,13 @@ func (s *Server) jobRoutes() {
 			s.changeJob(verb.name, verb.message),
 		)
 	}
+
+	huma.Register(
+		s.api,
+		huma.Operation{OperationID: "edit-job", Method: http.MethodPost, Path: "/api/v1/jobs/{job}/edit",
+			Summary: "Change fields of a queued or paused job", Security: byToken, Tags: []string{"jobs"}},
+		s.editJob,
+	)
 }
 
 // do hands a message to the loop and waits for the answer no longer than is sensible.
@@ -111,12 +119,13 @@ func (s *Server) query(ctx context.Context, fn func(*yardmaster.Yard)) error {
 
 type listJobsInput struct {
 	Paging
-	State   []string  `query:"state,explode" maxItems:"10" doc:"only jobs in these states"`
+	State   []string  `query:"state,explode" maxItems:"30" doc:"only jobs in these states, or with these words as their status: failed, out_of_memory"`
 	Owner   string    `query:"owner" maxLength:"63"`
 	Project string    `query:"project" maxLength:"63"`
 	Name    string    `query:"name" maxLength:"63" doc:"substring of the name"`
 	Node    string    `query:"node" maxLength:"63" doc:"only jobs that have or had a run on this node"`
 	Since   time.Time `query:"since" doc:"only jobs submitted at or after this time"`
+	Counts  bool      `query:"counts" doc:"also count all jobs that match, on every page, by their status"`
 }
 
 func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*httpapi.Body[api.JobPage], error) {
@@ -133,16 +142,8 @@ func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*httpapi.Body
 		return nil, httpapi.ToProblem(err)
 	}
 
-	for _, st := range in.State {
-		if !slices.Contains(job.States(), job.State(st)) {
-			return nil, httpapi.ToProblem(
-				fault.New(fault.Invalid, "unknown_state", "unknown job state %q", st).
-					WithField("state").
-					WithRemedy("use one of %v", job.States()),
-			)
-		}
-
-		f.States = append(f.States, job.State(st))
+	if err := filterStates(&f, in.State); err != nil {
+		return nil, httpapi.ToProblem(err)
 	}
 
 	if in.Cursor != "" {
@@ -160,6 +161,13 @@ func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*httpapi.Body
 	}
 
 	page := api.JobPage{Jobs: []api.Job{}}
+	if in.Counts {
+		page.Counts, err = s.countJobs(ctx, f)
+		if err != nil {
+			return nil, s.fail(ctx, err)
+		}
+	}
+
 	if len(jobs) > in.Limit {
 		jobs = jobs[:in.Limit]
 		page.Next = string(jobs[len(jobs)-1].ID)
@@ -184,6 +192,48 @@ func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*httpapi.Body
 	}
 
 	return &httpapi.Body[api.JobPage]{Body: page}, nil
+}
+
+// filterStates chooses jobs by the words that people see of their states.
+func filterStates(f *store.JobFilter, words []string) error {
+	for _, word := range words {
+		word = strings.ToLower(word)
+		state, status := job.State(word), job.Status(strings.ToUpper(word))
+		isState, isStatus := slices.Contains(job.States(), state), slices.Contains(job.Statuses(), status)
+		if !isState && !isStatus {
+			return fault.New(fault.Invalid, "unknown_state", "unknown job state %q", word).
+				WithField("state").
+				WithRemedy("use one of %v", job.StateWords())
+		}
+
+		if isState {
+			f.States = append(f.States, state)
+		}
+
+		if isStatus {
+			f.Statuses = append(f.Statuses, status)
+		}
+	}
+
+	return nil
+}
+
+// countJobs counts all jobs that a filter lets through, on whatever page.
+func (s *Server) countJobs(ctx context.Context, f store.JobFilter) ([]api.JobCount, error) {
+	f.Before = 0
+	counted, err := s.Store.CountJobs(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+
+	counts := []api.JobCount{}
+	for _, status := range job.Statuses() {
+		if n := counted[status]; n > 0 {
+			counts = append(counts, api.JobCount{Status: status, Jobs: n})
+		}
+	}
+
+	return counts, nil
 }
 
 // confineJobs keeps a list to the jobs that the caller may see: their own, and those of the projects whose jobs they
@@ -230,11 +280,11 @@ func badCursor(c string) error {
 }
 
 type jobInput struct {
-	Job string `path:"job" maxLength:"40"`
+	Job string `path:"job" maxLength:"68" doc:"its id, its name, name@last or @last"`
 }
 
 type getJobInput struct {
-	Job string `path:"job" maxLength:"40"`
+	Job string `path:"job" maxLength:"68" doc:"its id, its name, name@last or @last"`
 	Env bool   `query:"env" doc:"show the values of env, which are masked otherwise; for the owner, with a token of scope submit"`
 }
 
@@ -271,29 +321,6 @@ func mayReadEnv(ctx context.Context, j *job.Job) error {
 	return nil
 }
 
-// readJob returns a job that the caller may see. One they may not see is not there.
-func (s *Server) readJob(ctx context.Context, name string) (job.Job, error) {
-	j, err := s.Store.Job(ctx, id.Job(name))
-
-	switch {
-	case fault.KindOf(err) == fault.NotFound:
-		return job.Job{}, jobNotFound(name)
-	case err != nil:
-		return job.Job{}, err
-	case !callerOf(ctx).MayIn(tenant.ReadJob, j.Owner, j.Project):
-		hide(ctx)
-		return job.Job{}, jobNotFound(name)
-	}
-
-	return j, nil
-}
-
-// jobNotFound says that there is no job of a name, or none that the caller may see: the answer is the same.
-func jobNotFound(name string) error {
-	return fault.New(fault.NotFound, "job_not_found", "job %s not found", name).
-		WithRemedy("a job of somebody else is shown to admins and to readers of its project; list yours with: trainyard jobs")
-}
-
 // allowJob answers Denied unless the caller may change a job; phrase is what they want to do.
 func allowJob(ctx context.Context, phrase string, j *job.Job) error {
 	return allowIn(ctx, phrase, tenant.ChangeJob, j.Owner, j.Project)
@@ -314,7 +341,7 @@ func (s *Server) getJob(ctx context.Context, in *getJobInput) (*httpapi.Body[api
 		return nil, s.fail(ctx, err)
 	}
 
-	d := api.JobDetail{Job: toJob(&j), Runs: make([]api.Run, len(runs))}
+	d := api.JobDetail{Job: toJob(&j), Runs: make([]api.Run, len(runs)), Workdir: j.Workdir}
 	for i := range runs {
 		d.Runs[i] = toRun(&runs[i])
 	}
@@ -402,6 +429,20 @@ func (s *Server) changeJob(
 
 		return &httpapi.Body[api.Job]{Body: toJob(&changed)}, nil
 	}
+}
+
+type editInput struct {
+	Job  string `path:"job" maxLength:"68" doc:"its id, its name, name@last or @last"`
+	Body api.EditRequest
+}
+
+// editJob changes fields of a job that does not run. The yardmaster knows best what it is now.
+func (s *Server) editJob(ctx context.Context, in *editInput) (*httpapi.Body[api.Job], error) {
+	change := s.changeJob("edit", func(j id.Job, by id.User) yardmaster.Message {
+		return yardmaster.Edit{Job: j, By: by, Set: in.Body.Set}
+	})
+
+	return change(ctx, &jobInput{Job: in.Job})
 }
 
 // fail turns an error into an answer and logs it if it is the yard's own fault.

@@ -43,7 +43,7 @@ type leasesInput struct {
 	Paging
 	Owner   string    `query:"owner" maxLength:"63"`
 	Project string    `query:"project" maxLength:"63"`
-	Job     string    `query:"job" maxLength:"40"`
+	Job     string    `query:"job" maxLength:"68" doc:"id of a job, its name, name@last or @last"`
 	Live    bool      `query:"live" doc:"only leases that have not ended"`
 	From    time.Time `query:"from" doc:"only leases that have not ended or ended at or after this time"`
 	To      time.Time `query:"to" doc:"only leases requested before this time"`
@@ -55,10 +55,15 @@ func (s *Server) listLeases(ctx context.Context, in *leasesInput) (*httpapi.Body
 		return nil, s.fail(ctx, err)
 	}
 
+	about, err := s.jobFilter(ctx, in.Job)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
 	f := store.LeaseFilter{
 		Owner:   owner,
 		Project: id.Project(in.Project),
-		Job:     id.Job(in.Job),
+		Job:     about,
 		Live:    in.Live,
 		From:    in.From,
 		To:      in.To,

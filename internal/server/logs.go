@@ -122,7 +122,7 @@ func (s *Server) findLog(ctx context.Context, j *job.Job, name id.Run, rank stri
 
 type logInput struct {
 	Paging
-	Job    string `path:"job" maxLength:"40"`
+	Job    string `path:"job" maxLength:"68" doc:"its id, its name, name@last or @last"`
 	Run    string `query:"run" maxLength:"50" doc:"only this run; default: all runs"`
 	Rank   int    `query:"rank" minimum:"-1" maximum:"4095" default:"-1" doc:"only this rank"`
 	Stream string `query:"stream" enum:"stdout,stderr,yard" doc:"only this stream"`

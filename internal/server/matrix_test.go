@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/auth"
 	"trainyard/internal/dataset"
+	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/tenant"
@@ -72,12 +73,16 @@ var matrix = map[string]matrixRow{
 	"save-job":    {"/api/v1/jobs/j2/save", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
 	"pause-job":   {"/api/v1/jobs/j2/pause", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
 	"resume-job":  {"/api/v1/jobs/j2/resume", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
+	"edit-job":    {"/api/v1/jobs/j2/edit", `{"set":["expect=2h"]}`, "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
 	"cancel-job":  {"/api/v1/jobs/j2/cancel", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
 	"kill-job":    {"/api/v1/jobs/j2/kill", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
 	"read-logs":   {"/api/v1/jobs/j1/logs", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"follow-logs": {"/api/v1/jobs/j1/logs/follow", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 
 	"download-log": {"/api/v1/jobs/j1/logs/j1.1/0", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+
+	"list-schedules": {"/api/v1/schedules", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+	"stop-schedule":  {"/api/v1/schedules/s1/stop", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
 
 	"list-checkpoints":    {"/api/v1/jobs/j1/checkpoints", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"get-checkpoint":      {"/api/v1/checkpoints/j1.c1", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
@@ -114,6 +119,13 @@ var matrix = map[string]matrixRow{
 
 	"list-events":   {"/api/v1/events", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
 	"follow-events": {"/api/v1/events/follow", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+
+	"list-reservations": {"/api/v1/reservations", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+	"add-reservation": {
+		"/api/v1/reservations", `{"user":"ada","nodes":["n1"],"from":"2099-01-01T00:00:00Z","until":"2099-01-02T00:00:00Z"}`,
+		"1 3333 3333 3333 3333 333y 333y 1", // the second is refused, because the node is reserved
+	},
+	"end-reservation": {"/api/v1/reservations/r1/end", "", "1 3333 3333 3333 3333 333y 333y 1"},
 
 	"list-nodes":      {"/api/v1/nodes", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
 	"get-node":        {"/api/v1/nodes/n1", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
@@ -224,12 +236,16 @@ func TestWhoMayDoWhat(t *testing.T) {
 	n.saves("j1.1")
 	y.must(n.leaves("j1.1", n.assigned("j1.1").Launch.UID, "a"))
 	y.submit(ada, "run: b\nproject: vision\nresources: {memory: 900GB}")
+	y.submit(ada, "run: c\nproject: vision\nevery: 6h")
 	n.outOfMemory(ada, "1GB", "project: vision")
 	n.outOfMemory(ada, "1GB", "project: vision")
 	y.do(yardmaster.PutQuota{Quota: tenant.Quota{Subject: tenant.Subject{User: "ada"}, GPUs: 4}, By: "test"})
 	y.do(yardmaster.PutDataset{Dataset: dataset.Dataset{ID: "cats", Rule: job.PlaceLocal}, By: "ada"})
 	y.do(yardmaster.PutDataset{Dataset: dataset.Dataset{ID: "dogs", Rule: job.PlaceLocal}, By: "root"})
 	y.must(ada.PutFile(t.Context(), digestOf("x"), "", strings.NewReader("x")))
+	y.do(yardmaster.AddReservation{Reservation: fleet.Reservation{
+		User: "ada", Nodes: []id.Node{"n1"}, From: y.clock.Now().AddDate(1, 0, 0), Until: y.clock.Now().AddDate(1, 0, 1), By: "root",
+	}})
 	fill := y.fillMatrix(n)
 
 	seen := map[string]bool{}

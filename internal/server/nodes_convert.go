@@ -2,6 +2,7 @@ package server
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"trainyard/internal/api"
@@ -21,6 +22,12 @@ func (s *Server) toNode(n *yardmaster.NodeInfo) api.Node {
 		Limits: inv.Limits, Jobs: n.Jobs, Runs: []api.NodeRun{}, GPUs: make([]api.GPU, len(inv.GPUs)),
 		Problem: inv.Problem, Snapshots: inv.Snapshots, Shared: inv.Shared,
 		Isolation: inv.Isolation, SingleUser: inv.SingleUser, Tenant: n.Room.Tenant(), Metadata: inv.Metadata,
+	}
+
+	if r := n.Reserved; r != nil {
+		reserved := toReservation(r)
+		out.Reserved = &reserved
+		out.Reason = strings.TrimPrefix(out.Reason+"; "+r.Words(), "; ")
 	}
 
 	if out.Jobs == nil {

@@ -70,7 +70,7 @@ func (s *Server) outputsOf(ctx context.Context, j id.Job) ([]api.OutputSet, erro
 }
 
 type outputsInput struct {
-	Job  string `path:"job" maxLength:"40"`
+	Job  string `path:"job" maxLength:"68" doc:"its id, its name, name@last or @last"`
 	Run  string `path:"run" maxLength:"60"`
 	Rank int    `path:"rank" minimum:"0"`
 }
@@ -145,7 +145,7 @@ func (s *Server) getOutputChunk(w http.ResponseWriter, r *http.Request) error {
 }
 
 type askOutputsInput struct {
-	Job  string `path:"job" maxLength:"40"`
+	Job  string `path:"job" maxLength:"68" doc:"its id, its name, name@last or @last"`
 	Body api.AskOutputs
 }
 

@@ -208,6 +208,8 @@ func (s *Server) routes() {
 	s.secretRoutes()
 	s.notifyRoutes()
 	s.utilizationRoutes()
+	s.scheduleRoutes()
+	s.reservationRoutes()
 	s.usageRoutes()
 	s.savingsRoutes()
 	s.seer.Routes(forecaster.Edge{API: s.api, Security: byToken, Allow: allow, Fail: s.fail, Job: s.readJob})

@@ -47,6 +47,10 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*httpapi.Body[api
 		e := &file.Jobs[i]
 		overrideEnv(&e.Spec, in.Body.Env)
 		msg.Jobs[i] = yardmaster.NewJob{Spec: &e.Spec, Workdir: in.Body.Workdir}
+		msg.Jobs[i].Needed, err = s.neededJobs(ctx, file, &e.Spec)
+		if err != nil {
+			return nil, s.fail(ctx, err)
+		}
 
 		for _, n := range e.Notes {
 			if !slices.Contains(reply.Notes, n.Text) {
@@ -56,7 +60,7 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*httpapi.Body[api
 	}
 
 	if in.Body.DryRun {
-		reply.Plan, err = s.preview(ctx, who.User, file)
+		reply.Plan, err = s.preview(ctx, who.User, file, msg.Jobs)
 		return &httpapi.Body[api.SubmitReply]{Body: reply}, problemOrNil(err)
 	}
 
@@ -77,6 +81,11 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*httpapi.Body[api
 		}
 	}
 
+	if file.Jobs[0].Spec.Every != "" {
+		err := s.addSchedule(ctx, &msg, &reply)
+		return &httpapi.Body[api.SubmitReply]{Body: reply}, problemOrNil(err)
+	}
+
 	answer, err := s.do(ctx, msg)
 	if err != nil {
 		return nil, httpapi.ToProblem(err)
@@ -93,6 +102,35 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*httpapi.Body[api
 	}
 
 	return &httpapi.Body[api.SubmitReply]{Body: reply}, nil
+}
+
+// neededJobs looks up the jobs of other files that a job needs.
+func (s *Server) neededJobs(ctx context.Context, file *spec.File, of *job.Spec) (map[string]yardmaster.Needed, error) {
+	var needed map[string]yardmaster.Needed
+
+	for _, name := range of.Needs {
+		inFile := slices.ContainsFunc(file.Jobs, func(e spec.Entry) bool { return e.Spec.Name == name })
+		if inFile || !spec.Outside(name) {
+			continue
+		}
+
+		j, err := s.readJob(ctx, name)
+		if fault.KindOf(err) == fault.NotFound {
+			return nil, fault.New(fault.Invalid, "unknown_need", "the needed job %s not found", name).WithField("needs").
+				WithRemedy("name a job by its id, or the newest of a name as in prep@last; list jobs with: trainyard jobs")
+		}
+		if err != nil {
+			return nil, err
+		}
+
+		if needed == nil {
+			needed = map[string]yardmaster.Needed{}
+		}
+
+		needed[name] = yardmaster.Needed{Job: j.ID, State: j.State}
+	}
+
+	return needed, nil
 }
 
 func problemOrNil(err error) error {
@@ -158,7 +196,12 @@ const rehearsalTime = 2 * time.Second
 
 // preview says what would happen to the jobs of a file. The yard is copied in the loop and the
 // policy is asked outside it.
-func (s *Server) preview(ctx context.Context, owner id.User, file *spec.File) ([]api.PlannedJob, error) {
+func (s *Server) preview(
+	ctx context.Context,
+	owner id.User,
+	file *spec.File,
+	submitted []yardmaster.NewJob,
+) ([]api.PlannedJob, error) {
 	jobs := make([]job.Job, len(file.Jobs))
 	for i := range jobs {
 		jobs[i] = job.Job{Owner: owner, Spec: &file.Jobs[i].Spec, State: job.Pending, Submitted: s.Clock.Now()}
@@ -171,7 +214,9 @@ func (s *Server) preview(ctx context.Context, owner id.User, file *spec.File) ([
 
 	candidates := make([]yardmaster.Candidate, len(file.Jobs))
 	for i := range file.Jobs {
-		candidates[i] = yardmaster.Candidate{Spec: &file.Jobs[i].Spec, Forecast: foreseen[i]}
+		candidates[i] = yardmaster.Candidate{
+			Spec: &file.Jobs[i].Spec, Forecast: foreseen[i], Needed: submitted[i].Needed,
+		}
 	}
 
 	type outcome struct { // written by the loop, perhaps after we gave up on it

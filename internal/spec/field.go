@@ -249,6 +249,29 @@ func aimFields() []field {
 				"or any.",
 		},
 		{
+			name:    "pool",
+			kind:    namesKind("a pool or a list of pools", func(s *job.Spec) *[]string { return &s.Pools }),
+			example: "a100",
+			also:    []string{"partition", "queue", "fleet"},
+			doc: "The pools of nodes that the job may run on, any of them; nodes join a pool with their token. No node is " +
+				"provisioned for such a job.",
+		},
+		{
+			name:    "nodes",
+			kind:    nodesKind(func(s *job.Spec) *[]string { return &s.Nodes }),
+			example: "[gpu-1, gpu-2]",
+			also:    []string{"nodelist", "hosts"},
+			doc: "The names of the nodes that the job may run on, any of them. How many it needs is resources.nodes. No node " +
+				"is provisioned for such a job.",
+		},
+		{
+			name:    "avoid",
+			kind:    nodesKind(func(s *job.Spec) *[]string { return &s.Avoid }),
+			example: "[gpu-3]",
+			also:    []string{"exclude", "not_nodes"},
+			doc:     "The names of nodes that the job never runs on.",
+		},
+		{
 			name: "objective",
 			kind: choiceKind(
 				func(s *job.Spec) *job.Objective { return &s.Objective },
@@ -527,15 +550,39 @@ func careFields() []field {
 		},
 		{
 			name:    "needs",
-			kind:    namesKind("the name of a job or a list of names", func(s *job.Spec) *[]string { return &s.Needs }),
+			kind:    needsKind(),
 			example: "[prepare-data]",
 			also: []string{
 				"depends_on",
 				"depends",
 				"dependencies",
-				"after",
 			},
-			doc: "Jobs of the same file that must have succeeded first.",
+			doc: "Jobs that must have succeeded first: those of the same file by their names, jobs that were submitted " +
+				"before by their ids (j12) or as the newest of a name (prep@last), which is looked up at submission.",
+		},
+		{
+			name:    "after",
+			kind:    choiceKind(func(s *job.Spec) *job.After { return &s.After }, job.AfterSuccess, job.AfterAny),
+			example: "any",
+			def:     string(job.AfterSuccess),
+			doc:     "How the jobs of needs must have ended: with success, or any way.",
+		},
+		{
+			name:    "every",
+			kind:    everyKind(),
+			example: `"0 3 * * *"`,
+			also:    []string{"schedule", "cron"},
+			doc: "How often the jobs of the file are submitted: an interval (6h), or the five fields of a crontab in UTC " +
+				"(minute, hour, day of the month, month, day of the week), or @hourly, @daily, @weekly or @monthly. Submitting " +
+				"the file adds a schedule, which trainyard schedules lists and stops. In the first job of the file.",
+		},
+		{
+			name:    "overlap",
+			kind:    choiceKind(func(s *job.Spec) *job.Overlap { return &s.Overlap }, job.OverlapSkip, job.OverlapAllow),
+			example: "allow",
+			def:     string(job.OverlapSkip),
+			doc: "What happens when the time of every has come and jobs of last time have not ended: nothing is submitted " +
+				"(skip), or jobs are submitted all the same (allow).",
 		},
 		{
 			name:    "env",

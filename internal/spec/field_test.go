@@ -99,6 +99,17 @@ func TestEveryFieldIsRead(t *testing.T) {
 		{"resources: {gpu_memory: ..80GB, gpus: 2}", res(func(r *job.Resources) {
 			r.GPUs, r.GPUMemory = job.Range{Min: 2, Max: 2}, job.ByteRange{Max: 80 * gb}
 		})},
+		{"pool: [lab, a100]", func(s *job.Spec) { s.Pools = []string{"lab", "a100"} }},
+		{"nodes: gpu-1", func(s *job.Spec) { s.Nodes = []string{"gpu-1"} }},
+		{"avoid: [gpu-3, gpu-4]", func(s *job.Spec) { s.Avoid = []string{"gpu-3", "gpu-4"} }},
+		{"after: any\nneeds: [j12, prep@last]", func(s *job.Spec) {
+			s.Needs, s.After = []string{"j12", "prep@last"}, job.AfterAny
+		}},
+		{"after: success\nneeds: j12", func(s *job.Spec) { s.Needs = []string{"j12"} }},
+		{"every: 6h\noverlap: skip", func(s *job.Spec) { s.Every = "6h" }},
+		{"overlap: allow\nevery: \"0 3 * * mon-fri\"", func(s *job.Spec) {
+			s.Every, s.Overlap = "0 3 * * mon-fri", job.OverlapAllow
+		}},
 		{"resources: {nodes: 1..4}", res(func(r *job.Resources) { r.Nodes = job.Range{Min: 1, Max: 4} })},
 		{"resources: {cpus: 0.5}", res(func(r *job.Resources) { r.CPUs = 500 })},
 		{"resources: {memory: 1.5 GiB}", res(func(r *job.Resources) { r.Memory = gb + gb/2 })},
@@ -301,6 +312,8 @@ checkpoint: {dir: ckpt, every: 10m}
 func exampleText(at []field) string {
 	beside := map[string]string{
 		"needs":      "name: train",
+		"after":      "needs: j12",
+		"overlap":    "every: 6h",
 		"late_cost":  "deadline: 2026-12-01T09:00",
 		"same_gpu":   "gpus: 1, nodes: 2",
 		"metric":     "at_most: 1",

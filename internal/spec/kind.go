@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"trainyard/internal/cron"
 	"trainyard/internal/glob"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -321,6 +322,56 @@ func insideKind(at func(*job.Spec) *string) kind {
 // namesKind reads a list of names, each of which may be there once.
 func namesKind(words string, at func(*job.Spec) *[]string) kind {
 	return listKind(words, at, badName, nameSchema)
+}
+
+// needsKind reads names of jobs of the file, and handles of others.
+func needsKind() kind {
+	return listKind(
+		"the name of a job or a list of names",
+		func(s *job.Spec) *[]string { return &s.Needs },
+		func(s string) (string, string) {
+			if h, ok := id.ParseHandle(s); ok && (h.Name != "" || h.Job != "") {
+				return "", ""
+			}
+
+			return badName(strings.TrimSuffix(s, "@last"))
+		},
+		needSchema,
+	)
+}
+
+// everyKind reads how often something recurs.
+func everyKind() kind {
+	return stringKind("an interval or the five fields of a crontab", func(s *job.Spec) *string { return &s.Every },
+		func(text string) (string, string) {
+			const example = `write it as in every: 6h or every: "0 3 * * *"`
+
+			if d, err := job.ParseDuration(text); err == nil {
+				if d := time.Duration(d); d < cron.MinInterval || d > maxTime {
+					return "must be between " + job.Duration(cron.MinInterval).String() + " and " +
+						job.Duration(maxTime).String(), example
+				}
+
+				return "", ""
+			}
+
+			if _, err := cron.Parse(text); err != nil {
+				return "must be an interval or the five fields of a crontab: " + err.Error(), example
+			}
+
+			return "", ""
+		})
+}
+
+// nodesKind reads names of nodes. A number is refused: it is meant for resources.nodes.
+func nodesKind(at func(*job.Spec) *[]string) kind {
+	return listKind("a node or a list of nodes", at, func(s string) (string, string) {
+		if _, err := strconv.Atoi(s); err == nil {
+			return "must be names of nodes", "for a number of nodes write resources: {nodes: " + s + "}"
+		}
+
+		return badName(s)
+	}, nameSchema)
 }
 
 func secretsKind() kind {

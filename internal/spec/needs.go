@@ -5,6 +5,9 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"trainyard/internal/id"
+	"trainyard/internal/job"
 )
 
 // together checks what the jobs of a file say about each other. What a job
@@ -44,6 +47,8 @@ func (r *reader) together(drafts []*draft, complete bool) {
 		byName[name] = d
 	}
 
+	r.recurring(drafts)
+
 	if !complete {
 		return
 	}
@@ -55,6 +60,41 @@ func (r *reader) together(drafts []*draft, complete bool) {
 
 	for _, d := range drafts {
 		w.visit(d)
+	}
+}
+
+// recurring checks what a file says about being submitted again and again.
+func (r *reader) recurring(drafts []*draft) {
+	for i, d := range drafts {
+		s := &d.entry.Spec
+		every, given := d.at["every"]
+
+		if given && i > 0 {
+			r.Fail(every, "conflict", "every", "must be in the first job of the file, for all of them", "move it there")
+		}
+
+		if n, has := d.at["overlap"]; has && !given {
+			r.Fail(n, "missing_value", "every", "is required with overlap", "add a line such as every: 6h, or remove overlap")
+		}
+
+		if s.Overlap == job.OverlapSkip {
+			s.Overlap = "" // what it is without the field
+		}
+
+		if drafts[0].entry.Spec.Every == "" {
+			continue
+		}
+
+		if n, has := d.at["deadline"]; has {
+			r.Fail(n, "conflict", "deadline", "must not be given with every, because it is the same for all times",
+				"remove it, and give expect or max_duration")
+		}
+
+		for _, need := range s.Needs {
+			if Outside(need) {
+				r.Fail(needNode(d, need), "conflict", "needs", "must be jobs of this file with every, got "+need, "remove "+need)
+			}
+		}
 	}
 }
 
@@ -83,10 +123,16 @@ func needNode(d *draft, need string) *yaml.Node {
 	return n
 }
 
+// Outside reports whether a need that is not the name of a job of the file means one that was submitted before.
+func Outside(need string) bool {
+	h, ok := id.ParseHandle(need)
+	return ok && (h.Job != "" || h.Last)
+}
+
 // unknown reports needs that no job of the file has for a name.
 func (w *walk) unknown(d *draft) {
 	for _, need := range d.entry.Spec.Needs {
-		if _, ok := w.byName[need]; ok {
+		if _, ok := w.byName[need]; ok || Outside(need) {
 			continue
 		}
 		if w.r.Full() {
@@ -101,7 +147,7 @@ func (w *walk) unknown(d *draft) {
 			}
 		}
 
-		remedy := "name a job of the same file; jobs are separated by a line ---"
+		remedy := "name a job of the same file, or one that was submitted before by its id or as " + need + "@last"
 		if closest := w.r.Finder.Closest(need, names); closest != "" {
 			remedy = "did you mean " + closest + "?"
 		}

@@ -27,6 +27,11 @@ func Render(s job.Spec) ([]byte, error) {
 		return nil, fmt.Errorf("render job file: the spec says nothing")
 	}
 
+	return encode(root)
+}
+
+// encode writes a job file.
+func encode(root *yaml.Node) ([]byte, error) {
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)

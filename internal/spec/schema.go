@@ -63,6 +63,13 @@ func nameSchema() schema {
 	return schema{"type": []string{"string", "number", "boolean"}, "pattern": "^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$"}
 }
 
+func needSchema() schema {
+	s := nameSchema()
+	s["pattern"] = "^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?(@last)?$"
+
+	return s
+}
+
 func variableSchema() schema {
 	return schema{"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}
 }

@@ -160,6 +160,8 @@ func (r *reader) job(root *yaml.Node) *draft {
 	r.speed(d)
 	r.oom(d)
 	r.secrets(d)
+	r.avoided(d)
+	r.after(d)
 
 	if r.Len() == before {
 		r.ranges(d)
@@ -278,6 +280,29 @@ func (r *reader) oom(d *draft) {
 		s.OnOOM.MaxGPUs <= s.Resources.GPUs.Min {
 		r.Fail(n, "bad_value", "on_oom.max_gpus", fmt.Sprintf("must be more than the %d of resources.gpus, got %d",
 			s.Resources.GPUs.Min, s.OnOOM.MaxGPUs), "raise it, or remove the line")
+	}
+}
+
+// after checks that there is something to be after.
+func (r *reader) after(d *draft) {
+	s := &d.entry.Spec
+	if n, given := d.at["after"]; given && d.at["needs"] == nil {
+		r.Fail(n, "missing_value", "needs", "is required with after",
+			"add a line such as needs: [prepare-data], or remove after")
+	}
+
+	if s.After == job.AfterSuccess {
+		s.After = "" // what it is without the field
+	}
+}
+
+// avoided refuses a node that the job shall run on and avoid.
+func (r *reader) avoided(d *draft) {
+	for _, name := range d.entry.Spec.Avoid {
+		if slices.Contains(d.entry.Spec.Nodes, name) {
+			r.Fail(d.at["avoid"], "conflict", "avoid", "must not name a node of nodes, got "+yamlfile.Quote(name),
+				"remove it from nodes or from avoid")
+		}
 	}
 }
 

@@ -62,6 +62,8 @@ type Store interface {
 	Pipeline(ctx context.Context, pipeline string) ([]job.Job, error)
 	// Jobs lists jobs that the filter lets through, newest first.
 	Jobs(ctx context.Context, f JobFilter) ([]job.Job, error)
+	// CountJobs counts the jobs that the filter lets through by the word that people see; Limit does not count.
+	CountJobs(ctx context.Context, f JobFilter) (map[job.Status]int, error)
 	// Runs returns all runs of a job in order of their epoch.
 	Runs(ctx context.Context, j id.Job) ([]job.Run, error)
 	// Run returns one run, or fault.NotFound with code "run_not_found".
@@ -160,11 +162,13 @@ type JobFilter struct {
 	Projects []id.Project // with an owner: also jobs of others in these projects
 	Project  id.Project
 	States   []job.State
-	Name     string    // part of the name
-	Node     id.Node   // has or had a run there
-	Since    time.Time // submitted at or after
-	Before   uint64    // only jobs with a number below this: the page after the last one seen
-	Limit    int       // at most this many; required
+	Statuses []job.Status // also those that show one of these words, in whatever state
+	Name     string       // part of the name
+	Called   string       // the whole name
+	Node     id.Node      // has or had a run there
+	Since    time.Time    // submitted at or after
+	Before   uint64       // only jobs with a number below this: the page after the last one seen
+	Limit    int          // at most this many; required
 }
 
 // CheckpointFilter chooses checkpoints. A zero field lets all through, except that removed ones are asked for.

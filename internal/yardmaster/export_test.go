@@ -424,7 +424,7 @@ func checkRoom(y *Yard, n *nodes.Node, room *fleet.Room, shrunk bool) error {
 		memory -= h.Memory
 	}
 
-	if room.DedicatedToOther(room.Tenant()) {
+	if room.Node.Reserved == nil && room.DedicatedToOther(room.Tenant()) {
 		return fmt.Errorf("node %s is for one user at a time and has %+v", n.ID, room.Holds)
 	}
 

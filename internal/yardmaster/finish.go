@@ -214,7 +214,7 @@ func (y *Yard) closeJob(r *jobRecord) {
 	y.after(y.now.Add(y.cfg.KeepFinal), func() { y.forget(j) })
 }
 
-// settleNeeds queues the jobs that only waited for this one, or cancels them if it did not succeed.
+// settleNeeds queues the jobs that only waited for this one, or cancels them if it did not end as they need it.
 func (y *Yard) settleNeeds(r *jobRecord) {
 	waiting := y.needed[r.ID]
 	delete(y.needed, r.ID)
@@ -224,7 +224,7 @@ func (y *Yard) settleNeeds(r *jobRecord) {
 			continue
 		}
 
-		if r.State != job.Succeeded {
+		if !d.Spec.Released(r.State) {
 			d.Cause = job.CauseNeedFailed
 			y.must(y.moveJob(d, job.EventCancel, theYard,
 				fmt.Sprintf("required job %s ended with status %s", r.label(), r.Status())))

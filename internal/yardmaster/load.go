@@ -34,7 +34,8 @@ func (y *Yard) Load(now time.Time, s State) {
 		y.nodes.Load(y.now, n)
 	}
 
-	y.singleUsers = y.nodes.AnySingle()
+	y.loadReservations(s.Reservations)
+	y.singleUsers = y.nodes.AnySingle() || y.nodes.AnyReserved()
 
 	for _, a := range s.Agents {
 		y.nodes.LoadAgent(a)
@@ -84,6 +85,7 @@ func (y *Yard) Load(now time.Time, s State) {
 	}
 
 	y.loadQuestions(s.Questions)
+	y.loadSchedules(s.Schedules)
 	y.loadDemand(s.Leases)
 
 	for _, n := range s.Nodes {
@@ -191,7 +193,7 @@ func (y *Yard) loadJob(r *jobRecord, needs map[id.Job]job.State, pipelines map[s
 			state = d.State
 		}
 
-		if state != job.Succeeded {
+		if !r.Spec.Released(state) {
 			r.pendingNeeds = append(r.pendingNeeds, n)
 			y.needed[n] = append(y.needed[n], r.ID)
 		}

@@ -2,6 +2,7 @@ package yardmaster
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"trainyard/internal/fleet"
@@ -17,6 +18,7 @@ import (
 type Candidate struct {
 	Spec     *job.Spec
 	Forecast *job.Forecast
+	Needed   map[string]Needed // as of NewJob
 }
 
 // Rehearsal is the yard as it would be if the jobs of a file were submitted now. It shares
@@ -52,6 +54,17 @@ func (y *Yard) Rehearse(now time.Time, owner id.User, file []Candidate) (*Rehear
 	y.setNow(now)
 	records := make([]*jobRecord, len(file))
 
+	byName := make(map[string]id.Job, len(file))
+	for i, c := range file {
+		for _, name := range c.Spec.Needs {
+			if _, outside := c.Needed[name]; !outside {
+				byName[name] = "" // of its file, which may be asked about in part
+			}
+		}
+
+		byName[c.Spec.Name] = id.NewJob(y.lastJob + 1 + uint64(i))
+	}
+
 	for i, c := range file {
 		r := &jobRecord{
 			Job: job.Job{
@@ -69,22 +82,10 @@ func (y *Yard) Rehearse(now time.Time, owner id.User, file []Candidate) (*Rehear
 		r.outlook.Forecast = c.Forecast
 		y.recordReference(r)
 
-		if err := y.people.CheckSubmit(owner, r.Project, c.Spec.Priority, y.cfg.Caps); err != nil {
+		if err := y.checkNew(r); err != nil {
 			return nil, err
 		}
-		if err := y.data.CheckReaders(owner, c.Spec.Data); err != nil {
-			return nil, err
-		}
-		if _, err := y.data.PlaceOf(c.Spec.Place, c.Spec.Data); err != nil {
-			return nil, err
-		}
-		if err := y.checkSecrets(r); err != nil {
-			return nil, err
-		}
-		if err := y.checkSameGPU(r); err != nil {
-			return nil, err
-		}
-		if err := y.checkPossible(r); err != nil {
+		if err := y.resolveNeeds(r, &NewJob{Spec: c.Spec, Needed: c.Needed}, byName); err != nil {
 			return nil, err
 		}
 
@@ -115,8 +116,14 @@ func (y *Yard) rehearse(v *place.View, r *jobRecord) rehearsedJob {
 		need: need, last: r.Spec.DeclaredDuration(), rule: y.data.RuleText(r.Spec.Place, r.Spec.Data), note: y.memoryNote(r),
 	}
 
-	if len(r.Spec.Needs) > 0 {
+	if len(r.Needs) > 0 {
 		out.why = place.Why{Blocker: place.BlockNeeds, Sentence: "starts after " + humanize.List(r.Spec.Needs...)}
+		// Those of its file have no ids yet.
+		isNew := func(n id.Job) bool { return y.jobs[n] == nil }
+		if known := slices.DeleteFunc(slices.Clone(r.Needs), isNew); len(known) > 0 {
+			out.why.Sentence = needsReason(known)
+		}
+
 		return out
 	}
 

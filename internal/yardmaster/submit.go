@@ -2,6 +2,7 @@ package yardmaster
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"trainyard/internal/fault"
@@ -25,6 +26,13 @@ type Submit struct {
 type NewJob struct {
 	Spec    *job.Spec
 	Workdir string
+	Needed  map[string]Needed // jobs of other files that it needs, by what its job file calls them
+}
+
+// Needed is a job that was submitted before, and its state as it was looked up.
+type Needed struct {
+	Job   id.Job
+	State job.State
 }
 
 // Submitted lists the accepted jobs.
@@ -83,34 +91,12 @@ func (m Submit) handle(y *Yard) (any, error) {
 		r.outlook = job.NewOutlook(&r.Job)
 		y.recordReference(r)
 
-		if err := y.people.CheckSubmit(m.Owner, r.Project, nj.Spec.Priority, y.cfg.Caps); err != nil {
-			return nil, err
-		}
-		if err := y.data.CheckReaders(m.Owner, nj.Spec.Data); err != nil {
-			return nil, err
-		}
-		if _, err := y.data.PlaceOf(nj.Spec.Place, nj.Spec.Data); err != nil {
-			return nil, err
-		}
-		if err := y.checkSecrets(r); err != nil {
-			return nil, err
-		}
-		if err := y.checkSameGPU(r); err != nil {
-			return nil, err
-		}
-		if err := y.checkPossible(r); err != nil {
+		if err := y.checkNew(r); err != nil {
 			return nil, err
 		}
 
-		for _, name := range nj.Spec.Needs {
-			need, known := byName[name]
-			if !known {
-				return nil, fault.New(fault.Invalid, "unknown_need", "job %q needs %q, which is not in the same file",
-					nj.Spec.Name, name).
-					WithField("needs")
-			}
-
-			r.Needs = append(r.Needs, need)
+		if err := y.resolveNeeds(r, &nj, byName); err != nil {
+			return nil, err
 		}
 
 		records[i] = r
@@ -146,6 +132,79 @@ func (m Submit) handle(y *Yard) (any, error) {
 	}
 
 	return sub, nil
+}
+
+// checkNew refuses a job that its owner may not submit, or that could never run.
+func (y *Yard) checkNew(r *jobRecord) error {
+	if err := y.people.CheckSubmit(r.Owner, r.Project, r.Spec.Priority, y.cfg.Caps); err != nil {
+		return err
+	}
+	if err := y.data.CheckReaders(r.Owner, r.Spec.Data); err != nil {
+		return err
+	}
+	if _, err := y.data.PlaceOf(r.Spec.Place, r.Spec.Data); err != nil {
+		return err
+	}
+	if err := y.checkSecrets(r); err != nil {
+		return err
+	}
+	if err := y.checkSameGPU(r); err != nil {
+		return err
+	}
+
+	return y.checkPossible(r)
+}
+
+// resolveNeeds enters the jobs that a job has to wait for: those of its file, and of the others those that have not
+// ended yet.
+func (y *Yard) resolveNeeds(r *jobRecord, nj *NewJob, byName map[string]id.Job) error {
+	for _, name := range nj.Spec.Needs {
+		need, known := byName[name]
+		if !known {
+			outside, found := nj.Needed[name]
+			if !found {
+				return fault.New(fault.Invalid, "unknown_need", "job %q needs %q, which is not in the same file",
+					nj.Spec.Name, name).
+					WithField("needs")
+			}
+
+			wait, err := y.mustWait(nj.Spec, outside)
+			if err != nil {
+				return err
+			}
+			if !wait || slices.Contains(r.Needs, outside.Job) {
+				continue
+			}
+
+			need = outside.Job
+		}
+
+		r.Needs = append(r.Needs, need)
+	}
+
+	return nil
+}
+
+// mustWait reports whether a job has to wait for one that was submitted before. What can never be is refused.
+func (y *Yard) mustWait(s *job.Spec, needed Needed) (bool, error) {
+	state := needed.State
+	if d, ok := y.jobs[needed.Job]; ok {
+		state = d.State
+	} else if !state.Final() {
+		return false, fault.New(fault.Conflict, "need_changed", "job %s has just ended", needed.Job).
+			WithField("needs").WithRemedy("submit again")
+	}
+
+	switch {
+	case s.Released(state):
+		return false, nil
+	case state.Final():
+		return false, fault.New(fault.Invalid, "need_failed", "the needed job %s did not succeed: it is %s",
+			needed.Job, state).
+			WithField("needs").WithRemedy("name a job that succeeded, or write after: any")
+	}
+
+	return true, nil
 }
 
 // checkRoom refuses jobs that would be more than a user, or all users together, may have before some have ended: in
@@ -196,8 +255,8 @@ func (y *Yard) checkPossible(r *jobRecord) error {
 	v := y.basicView(y.now)
 	w := place.Explain(v, place.QueuedJob{Need: need, Rule: y.data.RuleText(r.Spec.Place, r.Spec.Data)},
 		place.Verdict{Due: true})
-	err := fault.New(fault.Invalid, "nothing_fits", "%s", w.Sentence).WithField("resources")
-	switch provisionable := len(y.cfg.Offers) > 0 && fleet.OnDemand.Allows(need.Place); {
+	err := fault.New(fault.Invalid, "nothing_fits", "%s", w.Sentence).WithField(impossibleField(&need))
+	switch provisionable := len(y.cfg.Offers) > 0 && fleet.OnDemand.Allows(need.Place) && !need.Pinned(); {
 	case y.nodes.Rooms.Len() == 0:
 		err.Message, w.Remedies = "no offer has "+place.NeedWords(need), nil
 	case provisionable:
@@ -217,6 +276,18 @@ func (y *Yard) checkSameGPU(r *jobRecord) error {
 
 	return fault.New(fault.Invalid, "not_supported", "policy %s does not support same_gpu", y.cfg.Policy.Name()).
 		WithField("resources.same_gpu").WithRemedy("remove it and name one GPU model instead, e.g. gpu: A100")
+}
+
+// impossibleField is the field of the job file that most likely is why no node could run a job.
+func impossibleField(need *fleet.Need) string {
+	switch {
+	case need.Only != "":
+		return "nodes"
+	case need.Pools != "":
+		return "pool"
+	}
+
+	return "resources"
 }
 
 // KeyReused is the error for an idempotency key that was used for another submission;
@@ -239,7 +310,7 @@ func (y *Yard) replay(ids []id.Job, hash string) (any, error) {
 
 // accept queues a job, unless it needs jobs that have not succeeded yet.
 func (y *Yard) accept(r *jobRecord) {
-	r.pendingNeeds = r.Needs
+	r.pendingNeeds = r.Needs // of which none has ended
 	for _, n := range r.Needs {
 		y.needed[n] = append(y.needed[n], r.ID)
 	}

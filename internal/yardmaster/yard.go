@@ -125,7 +125,7 @@ type Yard struct {
 	lent        []*jobRecord               // suspended in place, in the order in which they were
 	imaged      map[id.Job]bool            // queued jobs that continue from a snapshot, or would if a node could
 	planAgain   bool                       // another plan can do what part of the last one could not
-	singleUsers bool                       // there are nodes that run jobs of one user at a time
+	singleUsers bool                       // there are nodes that are reserved, or run jobs of one user at a time
 	imagesDue   bool                       // nodes have changed, of which these may need one
 	wakeTimer   *timers.Timer              // when the policy wants to plan again
 	demand      provision.Demand           // for nodes that are kept ready
@@ -166,6 +166,14 @@ type Yard struct {
 	feed        batch.Feed
 	changedJobs batch.Set[*jobRecord]
 	changedRuns batch.Set[*runRecord]
+
+	schedules        map[id.Schedule]*scheduleRecord
+	lastSchedule     uint64
+	changedSchedules batch.Set[*scheduleRecord]
+
+	reservations        map[id.Reservation]*fleet.Reservation
+	lastReservation     uint64
+	changedReservations []fleet.Reservation
 
 	changedQuestions batch.Set[*questionRecord]
 	asked            map[id.Job]bool // jobs with open questions
@@ -248,6 +256,8 @@ func New(cfg Config) *Yard {
 		changedMeters: map[id.Node]bool{},
 		imaged:        map[id.Job]bool{},
 		asked:         map[id.Job]bool{},
+		schedules:     map[id.Schedule]*scheduleRecord{},
+		reservations:  map[id.Reservation]*fleet.Reservation{},
 
 		shortagesChanged: map[string]bool{},
 	}
@@ -347,6 +357,10 @@ func (y *Yard) TakeInto(b *Batch) {
 	y.feed.Take(b)
 	y.takeMemory(b)
 	y.takeQuestions(b)
+	b.Schedules = batch.Take(&y.changedSchedules, b.Schedules, func(to *job.Schedule, r *scheduleRecord) {
+		*to = r.Schedule
+	})
+	b.Reservations, y.changedReservations = y.changedReservations, nil
 	b.Incarnations, y.incarnations = y.incarnations, nil
 
 	for _, j := range y.expired {

@@ -106,6 +106,40 @@ job free at 30s user bob gpus 1 objective time lasts 10m expect 10m
 job it at 1m user ann gpus 1 objective time data scans lasts 1h expect 1h
 `, all(startsBetween("it", "2h", "2h1m"), ranOn("it", "here"), succeeds("it"), startsAt("free", "30s"), leases(0))},
 			}},
+		{"named nodes", "a job runs only on nodes of its `pool`, only on its `nodes` and on none that it must `avoid`; it waits " +
+			"for them while others are idle, and nothing is provisioned for it", []world{
+			{"the pool is busy", `
+node a 1x A100:40GB
+node b 1x A100:40GB pool lab
+offer aws/a100 1x A100:40GB hourly $3 boot 4m
+job holder at 0s user eve gpus 1 on b lasts 2h expect 2h checkpoint none
+job free at 30s user bob gpus 1 objective time lasts 10m expect 10m
+job it at 1m user ann gpus 1 pool lab objective time lasts 1h expect 1h
+`, all(startsAt("holder", "0s"), ranOn("holder", "b"), startsBetween("it", "2h", "2h1m"), ranOn("it", "b"), succeeds("it"),
+				startsAt("free", "30s"), ranOn("free", "a"), leases(0))},
+			{"the other node is avoided", `
+node a 1x A100:40GB
+node b 1x A100:40GB
+job holder at 0s user eve gpus 1 avoid a lasts 2h expect 2h checkpoint none
+job other at 30s user bob gpus 1 avoid b lasts 10m expect 10m
+job it at 1m user ann gpus 1 avoid a objective time lasts 1h expect 1h
+`, all(startsAt("holder", "0s"), ranOn("holder", "b"), startsBetween("it", "2h", "2h1m"), ranOn("it", "b"), succeeds("it"),
+				startsAt("other", "30s"), ranOn("other", "a"))},
+			{"two of three nodes", `
+node a 1x A100:40GB
+node b 1x A100:40GB
+node c 1x A100:40GB
+job holder at 0s user eve gpus 1 on c lasts 1h expect 1h checkpoint none
+job other at 30s user bob gpus 1 on b lasts 10m expect 10m
+job gang at 1m user ann nodes 2 gpus 1 on a,c lasts 30m expect 30m
+`, all(startsAt("holder", "0s"), ranOn("holder", "c"), startsBetween("gang", "1h", "1h1m"), ranOn("gang", "a", "c"),
+				succeeds("gang"), startsAt("other", "30s"), ranOn("other", "b"))},
+			{"an elastic job", `
+node a 4x A100:40GB
+node b 1x A100:40GB pool lab
+job it at 0s user ann gpus 1..4 pool lab work 3600 speed 1:1,4:3 start 10s checkpoint 10m
+`, all(startsBy("it", "1m"), gpusBetween("it", 1, 1), ranOn("it", "b"), succeeds("it"))},
+		}},
 		{"multi-node jobs", "a job on several nodes starts on all of them at once or not at all, also on provisioned ones",
 			[]world{
 				{"one node is busy", `

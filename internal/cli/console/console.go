@@ -206,10 +206,13 @@ func (c *Console) Next(commands ...string) {
 	c.Note("\nNext:\n  %s", strings.Join(commands, "\n  "))
 }
 
+// Asks reports whether questions are asked at all: whether there is somebody, and they did not answer with -y.
+func (c *Console) Asks() bool { return !c.Yes && c.OnTerminal(c.Stdin) && c.OnTerminal(c.Stderr) }
+
 // Confirm asks a yes-or-no question. Where nobody can be asked the answer is yes:
 // a script says what it means by calling the command.
 func (c *Console) Confirm(ctx context.Context, question string) (bool, error) {
-	if c.Yes || !c.OnTerminal(c.Stdin) || !c.OnTerminal(c.Stderr) {
+	if !c.Asks() {
 		return true, nil
 	}
 

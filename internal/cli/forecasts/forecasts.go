@@ -17,7 +17,6 @@ import (
 	"trainyard/internal/cli/console"
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/table"
-	"trainyard/internal/id"
 )
 
 // Forecasts is what its commands share.
@@ -81,7 +80,7 @@ finished, intervals are guesses and marked with "~".`,
 				return f.call(func(c *api.Client) error { return f.showRecord(cmd.Context(), c) })
 			}
 
-			return f.call(func(c *api.Client) error { return f.showForecast(cmd.Context(), c, id.Job(args[0]), o) })
+			return f.call(func(c *api.Client) error { return f.showForecast(cmd.Context(), c, args[0], o) })
 		},
 	}
 
@@ -105,7 +104,12 @@ func (f *Forecasts) call(fn func(*api.Client) error) error {
 }
 
 // showForecast shows the forecast of one job.
-func (f *Forecasts) showForecast(ctx context.Context, c *api.Client, j id.Job, o Options) error {
+func (f *Forecasts) showForecast(ctx context.Context, c *api.Client, handle string, o Options) error {
+	j, err := c.FindJob(ctx, handle)
+	if err != nil {
+		return err
+	}
+
 	made, err := c.Forecast(ctx, j)
 	if err != nil {
 		return err

@@ -53,7 +53,7 @@ their shape.`,
 					return exit.Usagef(cmd, "--points and this output format need a METRIC")
 				}
 
-				return f.call(func(c *api.Client) error { return f.listMetrics(cmd.Context(), c, id.Job(args[0])) })
+				return f.call(func(c *api.Client) error { return f.listMetrics(cmd.Context(), c, args[0]) })
 			}
 
 			if !cmd.Flags().Changed("output") {
@@ -63,7 +63,7 @@ their shape.`,
 				}
 			}
 
-			return f.call(func(c *api.Client) error { return f.showMetric(cmd.Context(), c, id.Job(args[0]), args[1], points) })
+			return f.call(func(c *api.Client) error { return f.showMetric(cmd.Context(), c, args[0], args[1], points) })
 		},
 	}
 
@@ -74,7 +74,12 @@ their shape.`,
 }
 
 // listMetrics lists what a job's program measures.
-func (f *Forecasts) listMetrics(ctx context.Context, c *api.Client, j id.Job) error {
+func (f *Forecasts) listMetrics(ctx context.Context, c *api.Client, handle string) error {
+	j, err := c.FindJob(ctx, handle)
+	if err != nil {
+		return err
+	}
+
 	list, err := c.Metrics(ctx, j)
 	if err != nil {
 		return err
@@ -146,7 +151,12 @@ func unix(at float64) time.Time {
 }
 
 // showMetric shows one curve.
-func (f *Forecasts) showMetric(ctx context.Context, c *api.Client, j id.Job, name string, points int) error {
+func (f *Forecasts) showMetric(ctx context.Context, c *api.Client, handle, name string, points int) error {
+	j, err := c.FindJob(ctx, handle)
+	if err != nil {
+		return err
+	}
+
 	if f.Output == formatPlot {
 		points = min(points, plotPoints)
 	}

@@ -151,7 +151,7 @@ func (m Maker) Make(text []byte, dir string, ch Changes) (*Draft, error) {
 
 	_, err = spec.Parse(d.Text, spec.Options{Now: m.Now})
 
-	return d, WithoutPlace(err)
+	return d, fault.WithoutPlace(err)
 }
 
 // apply changes the jobs and reports whether there was anything to change. A
@@ -207,23 +207,6 @@ func render(file *spec.File) ([]byte, error) {
 	}
 
 	return bytes.Join(parts, []byte("---\n")), nil
-}
-
-// WithoutPlace takes lines and columns out of errors about a text that the person did not write.
-func WithoutPlace(err error) error {
-	list, ok := errors.AsType[fault.List](err)
-	if !ok {
-		return err
-	}
-
-	var plain fault.List
-	for _, e := range list {
-		c := *e
-		c.Line, c.Column = 0, 0
-		plain = append(plain, &c)
-	}
-
-	return plain
 }
 
 // shipped returns the folder to ship: one for all jobs of a file.

@@ -65,7 +65,7 @@ func (o *Catalogue) IsOf(list []fleet.Offer) bool {
 // Fit compares a need with all offers.
 func (o *Catalogue) Fit(need *fleet.Need) *provision.Fit {
 	plain := *need
-	plain.Avoid = "" // nobody has failed there yet
+	plain.Avoid, plain.Except = "", "" // nobody has failed there yet, and the names are new
 	f, ok := o.fits[plain]
 	if !ok {
 		f = o.all.Fit(plain)
@@ -83,7 +83,7 @@ func (o *Catalogue) First(need *fleet.Need, q *provision.Query) (provision.Optio
 	}
 
 	plain := *need
-	plain.Avoid = ""
+	plain.Avoid, plain.Except = "", ""
 	key := choiceKey{
 		plain,
 		q.HourValue,

@@ -98,9 +98,17 @@ func (c *Collector) mark(
 		return nil, err
 	}
 
-	var restored []string
-	if err := c.Loop.Query(ctx, func(y *yardmaster.Yard) { restored = y.RestoredManifests() }); err != nil {
+	var restored, scheduled []string
+	if err := c.Loop.Query(ctx, func(y *yardmaster.Yard) {
+		restored, scheduled = y.RestoredManifests(), y.ScheduledWorkdirs()
+	}); err != nil {
 		return nil, err
+	}
+
+	for _, digest := range scheduled {
+		if err := m.manifest(ctx, httpapi.FileBlob(digest), digest, filesOf); err != nil {
+			return nil, err
+		}
 	}
 
 	for _, digest := range restored {

@@ -121,14 +121,14 @@ type demand struct {
 // it does not matter which single nodes the job avoids.
 func (d *demand) matcher() *fleet.Matcher {
 	need := d.Need
-	need.Avoid = ""
+	need.Avoid, need.Pools, need.Only, need.Except = "", "", "", ""
 
 	return fleet.NewMatcher(need)
 }
 
 // fits reports whether machines of this kind could run the job.
 func (k *machine) fits(d *demand, match *fleet.Matcher) bool {
-	if k.offer != nil && (d.ownNodes || k.offer.MaxNodes > 0 && k.offer.MaxNodes < max(d.Nodes, 1)) {
+	if k.offer != nil && (d.ownNodes || d.Pinned() || k.offer.MaxNodes > 0 && k.offer.MaxNodes < max(d.Nodes, 1)) {
 		return false
 	}
 

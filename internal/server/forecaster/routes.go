@@ -79,11 +79,11 @@ func (f *Forecaster) Routes(e Edge) {
 type body[T any] struct{ Body T }
 
 type jobInput struct {
-	Job string `path:"job" maxLength:"40"`
+	Job string `path:"job" maxLength:"68" doc:"its id, its name, name@last or @last"`
 }
 
 type curveInput struct {
-	Job    string `path:"job" maxLength:"40"`
+	Job    string `path:"job" maxLength:"68" doc:"its id, its name, name@last or @last"`
 	Metric string `query:"metric" maxLength:"128" required:"true"`
 	Points int    `query:"points" minimum:"2" maximum:"1024" default:"500" doc:"maximum number of points"`
 }

@@ -36,6 +36,7 @@ type group struct {
 	joinsLater bool // they join later
 	price      fleet.NodePrice
 	singleUser bool          // run jobs of one user at a time
+	pool       string        // that they have joined; "" if none
 	billed     time.Duration // provisioned for whole stretches of this length
 }
 
@@ -90,6 +91,7 @@ func (s *Scenario) groupLine(a *args, g *group, more map[string]reader) *fault.E
 	g.cpus, g.memory = usualCPUs, usualMemory
 	table := map[string]reader{
 		"single_user": flag(&g.singleUser),
+		"pool":        value(into(&g.pool, parseNode)),
 		"cpus":        value(into(&g.cpus, job.ParseCPUs)),
 		"memory":      value(into(&g.memory, job.ParseBytes)),
 		"hourly":      value(into(&g.price.Hourly, list(parsePrice[money.PerHour]))),
@@ -216,7 +218,7 @@ func (s *Scenario) addGroup(a *args, at word, g *group) *fault.Error {
 
 // node makes one node of the group.
 func (g *group) node(name id.Node) fleet.Node {
-	n := fleet.Node{ID: name, Class: g.class, Inventory: fleet.Inventory{
+	n := fleet.Node{ID: name, Class: g.class, Pool: g.pool, Inventory: fleet.Inventory{
 		CPUs: g.cpus, Memory: g.memory, SingleUser: g.singleUser,
 	}}
 	var kind job.GPUKind

@@ -82,6 +82,9 @@ func (d *draft) table() map[string]reader {
 		"gpu_memory":      value(into(&r.GPUMemory, job.ParseByteRange)),
 		"cpus":            value(into(&r.CPUs, job.ParseCPUs)),
 		"memory":          value(into(&r.Memory, job.ParseBytes)),
+		"pool":            value(into(&d.spec.Pools, list(parseNode))),
+		"on":              value(into(&d.spec.Nodes, list(parseNode))),
+		"avoid":           value(into(&d.spec.Avoid, list(parseNode))),
 		"place":           value(into(&d.spec.Place, oneOf(job.PlaceAny, job.PlaceLocal, job.PlaceCloud))),
 		"objective":       value(into(&d.spec.Objective, oneOf(job.ObjectiveTime, job.ObjectiveCost, job.ObjectiveBalanced))),
 		"priority":        value(into(&d.spec.Priority, parseCount)),
@@ -115,6 +118,14 @@ func parseUser(s string) (id.User, error) {
 	}
 
 	return id.User(s), nil
+}
+
+func parseNode(s string) (string, error) {
+	if !id.Name(s) {
+		return "", fmt.Errorf("invalid name %q of a node or pool: use lower-case letters, digits, '-', '_' and '.'", s)
+	}
+
+	return s, nil
 }
 
 func parseShare(s string) (float64, error) {

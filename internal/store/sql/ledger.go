@@ -102,6 +102,14 @@ func foldLedger(batches []*yardmaster.Batch) (ledgerChanges, error) {
 			put(channelKind, c.Path(), c.Seq, c)
 		}
 
+		for i := range b.Schedules {
+			put(scheduleKind, string(b.Schedules[i].ID), b.Schedules[i].Seq, &b.Schedules[i])
+		}
+
+		for i := range b.Reservations {
+			put(reservationKind, string(b.Reservations[i].ID), b.Reservations[i].Seq, &b.Reservations[i])
+		}
+
 		for _, s := range b.Shares {
 			put(shareKind, string(s.Project), s.Seq, s)
 		}
@@ -255,6 +263,10 @@ func loadRecord(state *yardmaster.State, r *record) error {
 		return appendDoc(&state.Secrets, r)
 	case channelKind:
 		return appendDoc(&state.Channels, r)
+	case scheduleKind:
+		return appendDoc(&state.Schedules, r)
+	case reservationKind:
+		return appendDoc(&state.Reservations, r)
 	}
 
 	return fmt.Errorf("unknown ledger document %q", r.kind)
@@ -263,7 +275,8 @@ func loadRecord(state *yardmaster.State, r *record) error {
 // document is what is stored as one JSON text.
 type document interface {
 	dataset.Dataset | tenant.Quota | tenant.Project | tenant.Member | ledger.State | ledger.JobDecisions |
-		quota.Usage | quota.Notice | queue.Share | job.Observed | job.Shortage | tenant.Secret | tenant.Channel
+		quota.Usage | quota.Notice | queue.Share | job.Observed | job.Shortage | tenant.Secret | tenant.Channel |
+		job.Schedule | fleet.Reservation
 }
 
 func appendDoc[T document](list *[]T, r *record) error {

@@ -210,6 +210,10 @@ const (
 	secretKind = "secret"
 	// channelKind is where a user or project is notified.
 	channelKind = "channel"
+	// scheduleKind is what submits jobs again and again.
+	scheduleKind = "schedule"
+	// reservationKind is nodes that are set aside for a user.
+	reservationKind = "reservation"
 )
 
 // No guard: most of these records have no sequence number, and the single writer writes them in

@@ -185,27 +185,69 @@ func (s *Store) Tokens(ctx context.Context, owner id.User, after id.Token, limit
 
 // Jobs lists jobs, newest first.
 func (s *Store) Jobs(ctx context.Context, f store.JobFilter) ([]job.Job, error) {
-	from, order := "SELECT "+jobTable.list("jobs.")+" FROM jobs ", "jobs.num DESC"
-	var w where
+	from, order, w := jobsOf(&f)
+	if f.Before > 0 {
+		w.add(order+" < ?", int64(min(f.Before, math.MaxInt64)))
+	}
+
+	query, err := w.query("SELECT "+jobTable.list("jobs.")+from, order+" DESC", f.Limit)
+	if err != nil {
+		return nil, err
+	}
+
+	return collect(ctx, s.read, "job", query, w.args, readJob)
+}
+
+// CountJobs counts jobs by the word that people see.
+func (s *Store) CountJobs(ctx context.Context, f store.JobFilter) (map[job.Status]int, error) {
+	type group struct {
+		kind job.Job
+		jobs int
+	}
+
+	from, _, w := jobsOf(&f)
+	query := "SELECT jobs.state, jobs.cause, CASE WHEN " + suspended + " THEN 1 ELSE 0 END AS suspended, count(*)" + from +
+		w.conditions() + "GROUP BY jobs.state, jobs.cause, CASE WHEN " + suspended + " THEN 1 ELSE 0 END"
+
+	groups, err := collect(ctx, s.read, "job count", query, w.args, func(row scanner) (group, error) {
+		var g group
+		var away int
+		err := row.Scan((*string)(&g.kind.State), (*string)(&g.kind.Cause), &away, &g.jobs)
+		if away > 0 {
+			g.kind.Suspended = time.Unix(1, 0) // at whatever time
+		}
+
+		return g, err
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	counts := map[job.Status]int{}
+	for i := range groups {
+		counts[groups[i].kind.Status()] += groups[i].jobs
+	}
+
+	return counts, nil
+}
+
+// suspended is true for a job whose run is suspended in place: only then has its JSON this key.
+const suspended = `jobs.extras LIKE '%"suspended":%'`
+
+// jobsOf returns where jobs are looked for, the column of their numbers, and the conditions of a filter.
+func jobsOf(f *store.JobFilter) (from, number string, w where) {
+	from, number = " FROM jobs ", "jobs.num"
 	if f.Node != "" {
 		// Starts from the jobs of the node, so that a node with few jobs does not require a scan of
 		// all jobs.
-		from, order = from+"JOIN job_nodes ON job_nodes.num = jobs.num ", "job_nodes.num DESC"
+		from, number = from+"JOIN job_nodes ON job_nodes.num = jobs.num ", "job_nodes.num"
 		w.add("job_nodes.node = ?", clean(string(f.Node)))
-	}
-
-	if f.Before > 0 {
-		w.add(strings.TrimSuffix(order, " DESC")+" < ?", int64(min(f.Before, math.MaxInt64)))
 	}
 
 	switch {
 	case f.Owner != "" && len(f.Projects) > 0:
-		either := []any{clean(string(f.Owner))}
-		for _, p := range f.Projects {
-			either = append(either, clean(string(p)))
-		}
-
-		w.add("(jobs.owner = ? OR jobs.project IN (?"+strings.Repeat(", ?", len(f.Projects)-1)+"))", either...)
+		w.add("(jobs.owner = ? OR jobs.project IN ("+marks(len(f.Projects))+"))",
+			append([]any{clean(string(f.Owner))}, texts(f.Projects)...)...)
 	case f.Owner != "":
 		w.add("jobs.owner = ?", clean(string(f.Owner)))
 	}
@@ -214,29 +256,61 @@ func (s *Store) Jobs(ctx context.Context, f store.JobFilter) ([]job.Job, error) 
 		w.add("jobs.project = ? AND jobs.project <> ''", clean(string(f.Project)))
 	}
 
-	if len(f.States) > 0 {
-		states := make([]any, len(f.States))
-		for i, state := range f.States {
-			states[i] = clean(string(state))
-		}
-
-		w.add("jobs.state IN (?"+strings.Repeat(", ?", len(states)-1)+")", states...)
-	}
+	w.states(f)
 
 	if f.Name != "" {
 		w.add("lower(jobs.name) LIKE ? ESCAPE '!'", "%"+escapeLike(strings.ToLower(clean(f.Name)))+"%")
+	}
+
+	if f.Called != "" {
+		w.add("jobs.name = ?", clean(f.Called))
 	}
 
 	if !f.Since.IsZero() {
 		w.add("jobs.submitted >= ?", micros(f.Since))
 	}
 
-	query, err := w.query(from, order, f.Limit)
-	if err != nil {
-		return nil, err
+	return from, number, w
+}
+
+// states adds the condition that a job is in one of the states, or shows one of the words.
+func (w *where) states(f *store.JobFilter) {
+	var either []string
+	var args []any
+
+	if len(f.States) > 0 {
+		either = append(either, "jobs.state IN ("+marks(len(f.States))+")")
+		args = append(args, texts(f.States)...)
 	}
 
-	return collect(ctx, s.read, "job", query, w.args, readJob)
+	for _, s := range f.Statuses {
+		if causes := job.FailedAs(s); len(causes) > 0 {
+			either = append(either, "jobs.state = ? AND jobs.cause IN ("+marks(len(causes))+")")
+			args = append(append(args, string(job.Failed)), texts(causes)...)
+		}
+
+		if s == job.StatusSuspended {
+			either = append(either, "jobs.state = ? AND "+suspended)
+			args = append(args, string(job.Running))
+		}
+	}
+
+	if len(either) > 0 {
+		w.add("("+strings.Join(either, " OR ")+")", args...)
+	}
+}
+
+// marks writes n parameters for a list.
+func marks(n int) string { return strings.TrimPrefix(strings.Repeat(", ?", n), ", ") }
+
+// texts returns words as the arguments of a query.
+func texts[T ~string](words []T) []any {
+	args := make([]any, len(words))
+	for i, word := range words {
+		args[i] = clean(string(word))
+	}
+
+	return args
 }
 
 // Events lists events, oldest first.
@@ -307,18 +381,22 @@ func (w *where) add(term string, args ...any) {
 	w.terms = append(w.terms, term)
 }
 
+// conditions writes the conditions, "" if there are none.
+func (w *where) conditions() string {
+	if len(w.terms) == 0 {
+		return ""
+	}
+
+	return "WHERE " + strings.Join(w.terms, " AND ") + " "
+}
+
 // query inserts the conditions between the beginning of a query and its order.
 func (w *where) query(begin, order string, limit int) (string, error) {
 	if limit <= 0 {
 		return "", fault.New(fault.Invalid, "limit_required", "limit must be at least 1").WithField("limit")
 	}
 
-	conditions := ""
-	if len(w.terms) > 0 {
-		conditions = "WHERE " + strings.Join(w.terms, " AND ") + " "
-	}
-
 	w.args = append(w.args, int64(limit))
 
-	return begin + conditions + "ORDER BY " + order + " LIMIT $" + strconv.Itoa(len(w.args)), nil
+	return begin + w.conditions() + "ORDER BY " + order + " LIMIT $" + strconv.Itoa(len(w.args)), nil
 }

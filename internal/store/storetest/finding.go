@@ -15,6 +15,7 @@ import (
 func finding() []contract {
 	return []contract{
 		{"jobs are listed newest first, as the filter says", filtersJobs},
+		{"jobs are found by the word that people see, and counted by it", countsJobs},
 		{"jobs are listed page by page", pagesJobs},
 		{"a job is found by its idempotency key", findsByKey},
 		{"the jobs of a pipeline come in order of submission", listsPipeline},
@@ -58,6 +59,8 @@ func filtersJobs(h *harness) {
 		{"one state", store.JobFilter{States: []job.State{job.Running}}, []id.Job{"j10", "j2"}},
 		{"two states", store.JobFilter{States: []job.State{job.Failed, job.Succeeded}}, []id.Job{"j4", "j1"}},
 		{"part of the name", store.JobFilter{Name: "net"}, []id.Job{"j2", "j1"}},
+		{"the whole name", store.JobFilter{Called: "bert"}, []id.Job{"j10"}},
+		{"the whole name in other letters", store.JobFilter{Called: "Bert"}, nil},
 		{"name in other letters", store.JobFilter{Name: "BERT"}, []id.Job{"j10", "j4"}},
 		{"underscore is not a wildcard", store.JobFilter{Name: "resnet_5"}, []id.Job{"j2"}},
 		{"percent is not a wildcard", store.JobFilter{Name: "0%"}, []id.Job{"j3"}},
@@ -84,6 +87,51 @@ func filtersJobs(h *harness) {
 		h.must(err)
 		h.same(tt.name, jobIDs(got), tt.want)
 	}
+}
+
+func countsJobs(h *harness) {
+	jobs := []job.Job{
+		plainJob(1, "ada", "a", job.Failed),
+		plainJob(2, "ada", "b", job.Failed),
+		plainJob(3, "bob", "c", job.Failed),
+		plainJob(4, "ada", "d", job.Failed),
+		plainJob(5, "ada", "e", job.Running),
+		plainJob(6, "ada", "f", job.Running),
+		plainJob(7, "ada", "g", job.Cancelled),
+	}
+
+	jobs[0].Cause, jobs[1].Cause = job.CauseUserCode, job.CauseHostOOM
+	jobs[2].Cause, jobs[3].Cause = job.CauseGPUOOM, job.CauseNeedFailed
+	jobs[5].Suspended = dayOne
+	s := h.with(&yardmaster.Batch{Jobs: jobs})
+
+	for _, tt := range []struct {
+		name   string
+		filter store.JobFilter
+		want   []id.Job
+	}{
+		{"out of memory", store.JobFilter{Statuses: []job.Status{job.StatusOutOfMemory}}, []id.Job{"j3", "j2"}},
+		{"of one owner", store.JobFilter{Owner: "ada", Statuses: []job.Status{job.StatusOutOfMemory}}, []id.Job{"j2"}},
+		{"suspended", store.JobFilter{Statuses: []job.Status{job.StatusSuspended}}, []id.Job{"j6"}},
+		{"a state, or a word for others", store.JobFilter{
+			States: []job.State{job.Cancelled}, Statuses: []job.Status{job.StatusCancelled},
+		}, []id.Job{"j7", "j4"}},
+	} {
+		tt.filter.Limit = 100
+		got, err := s.Jobs(h.context(), tt.filter)
+		h.must(err)
+		h.same(tt.name, jobIDs(got), tt.want)
+	}
+
+	counts, err := s.CountJobs(h.context(), store.JobFilter{Owner: "ada", Limit: 1})
+	h.must(err)
+	h.same("counts", counts, map[job.Status]int{
+		job.StatusFailed: 1, job.StatusOutOfMemory: 1, job.StatusRunning: 1, job.StatusSuspended: 1, job.StatusCancelled: 2,
+	})
+
+	none, err := s.CountJobs(h.context(), store.JobFilter{Owner: "nobody"})
+	h.must(err)
+	h.same("counts of nobody", none, map[job.Status]int{})
 }
 
 func pagesJobs(h *harness) {

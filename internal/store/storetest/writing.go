@@ -166,6 +166,9 @@ func everything() *yardmaster.Batch {
 		Questions: []inbox.Question{sampleQuestion("j7", 2, inbox.Open)},
 		Secrets:   []tenant.Secret{sampleSecret("KEY", 1)},
 		Channels:  []tenant.Channel{sampleChannel("phone", 1)},
+		Schedules: []job.Schedule{full[job.Schedule](1)},
+
+		Reservations: []fleet.Reservation{full[fleet.Reservation](1)},
 	}
 }
 
@@ -197,6 +200,8 @@ func (h *harness) holds(s store.Store, b *yardmaster.Batch) {
 	h.same("questions", state.Questions, b.Questions)
 	h.same("secrets", state.Secrets, b.Secrets)
 	h.same("channels", state.Channels, b.Channels)
+	h.same("schedules", state.Schedules, b.Schedules)
+	h.same("reservations", state.Reservations, b.Reservations)
 	h.same("postings", h.postings(s, time.Time{}, time.Time{}), b.Ledger.Postings)
 	savings, err := s.Savings(h.context(), time.Time{}, time.Time{})
 	h.must(err)

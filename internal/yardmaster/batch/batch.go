@@ -58,6 +58,8 @@ type Batch struct {
 	Questions          []inbox.Question
 	Secrets            []tenant.Secret
 	Channels           []tenant.Channel
+	Schedules          []job.Schedule
+	Reservations       []fleet.Reservation
 }
 
 // Empty reports whether there is nothing to commit.
@@ -65,7 +67,7 @@ func (b *Batch) Empty() bool {
 	return len(b.Jobs)+len(b.Runs)+len(b.Nodes)+len(b.Agents)+len(b.Users)+len(b.Tokens)+len(b.Events)+
 		len(b.Orders)+len(b.Closed)+len(b.Leases)+len(b.Quotas)+len(b.Datasets)+len(b.Uses)+len(b.Shares)+
 		len(b.Usage)+len(b.Notices)+len(b.Past)+len(b.Observed)+len(b.Shortages)+len(b.Checkpoints)+
-		len(b.Projects)+len(b.Members)+len(b.Secrets)+len(b.Channels)+
+		len(b.Projects)+len(b.Members)+len(b.Secrets)+len(b.Channels)+len(b.Schedules)+len(b.Reservations)+
 		len(b.PastForgotten)+len(b.ObservedForgotten)+len(b.ShortagesForgotten)+len(b.Incarnations)+len(b.Questions) == 0 &&
 		b.Ledger.Empty()
 }
@@ -158,6 +160,9 @@ type State struct {
 	Questions []inbox.Question
 	Secrets   []tenant.Secret
 	Channels  []tenant.Channel
+	Schedules []job.Schedule
+	// Reservations are all that there ever were: their numbers are not used again.
+	Reservations []fleet.Reservation
 	// Needs holds the states of final jobs that waiting jobs need.
 	Needs map[id.Job]job.State
 	// LastJob, LastEvent and LastLease are the greatest numbers ever used.

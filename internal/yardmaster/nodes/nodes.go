@@ -61,6 +61,7 @@ type Nodes struct {
 	changed  batch.Set[*Node]
 	agents   []fleet.Agent    // admitted since the last Take
 	singles  map[id.Node]bool // that run jobs of one user at a time
+	reserved map[id.Node]bool // that are reserved for a user now
 }
 
 // New returns a yard without nodes. Events go to the feed.
@@ -73,6 +74,7 @@ func New(p contact.Patience, feed *batch.Feed, timers *timers.Timers, w Watcher)
 		feed:     feed,
 		timers:   timers,
 		singles:  map[id.Node]bool{},
+		reserved: map[id.Node]bool{},
 	}
 }
 
@@ -93,12 +95,33 @@ func (r *Nodes) Load(now time.Time, n fleet.Node) {
 	}
 }
 
-// countSingle keeps count of the nodes that run jobs of one user at a time.
+// countSingle keeps count of the nodes that run jobs of one user at a time, or are reserved for one.
 func (r *Nodes) countSingle(n *fleet.Node) {
 	if n.Inventory.SingleUser && n.State != fleet.Removed {
 		r.singles[n.ID] = true
 	} else {
 		delete(r.singles, n.ID)
+	}
+
+	if n.Reserved != nil && n.State != fleet.Removed {
+		r.reserved[n.ID] = true
+	} else {
+		delete(r.reserved, n.ID)
+	}
+}
+
+// AnyReserved reports whether some node is reserved for a user now.
+func (r *Nodes) AnyReserved() bool { return len(r.reserved) > 0 }
+
+// Reserve reserves a node, or ends that with nil.
+func (r *Nodes) Reserve(n *Node, to *fleet.Reservation) {
+	if n.Reserved == to {
+		return
+	}
+
+	n.Reserved = to
+	if n.State != fleet.Removed {
+		r.change(n)
 	}
 }
 

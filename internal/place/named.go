@@ -1,0 +1,145 @@
+package place
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
+)
+
+// unnamed returns a need without what the job file says about nodes by their names.
+func unnamed(need fleet.Need) fleet.Need {
+	need.Pools, need.Only, need.Except = "", "", ""
+	return need
+}
+
+// namedNodes says that too few of the nodes that the job file allows by name could run the job, while others could.
+func namedNodes(v *View, need fleet.Need, eligible int) Why {
+	plain := unnamed(need)
+	w := Why{Blocker: BlockNoFit, Sentence: "the job file allows " + allowedNodes(need)}
+
+	switch {
+	case need.Nodes > 1:
+		w.Sentence += fmt.Sprintf(", and %d of them could run it, %d needed", eligible, need.Nodes)
+	default:
+		w.Sentence += ", and none of them could run it"
+	}
+
+	if missing := missingNames(v, need); missing != "" {
+		w.Sentence += "; " + missing
+	}
+
+	m := fleet.NewMatcher(plain)
+	for i := range v.Rooms {
+		if m.Eligible(&v.Rooms[i]) {
+			w.Remedies = []Remedy{{
+				Text: fmt.Sprintf("change pool, nodes and avoid of the job: without them %s could run it", v.Rooms[i].Node.ID),
+				Need: &plain,
+			}}
+
+			break
+		}
+	}
+
+	return w
+}
+
+// allowedNodes says which nodes the job file allows: "nodes a and b of pool x, without c".
+func allowedNodes(need fleet.Need) string {
+	text := "all nodes"
+	if names := fleet.Names(need.Only); len(names) > 0 {
+		text = "only " + humanize.Plural(len(names), "node") + " " + humanize.List(names...)
+	}
+
+	if pools := fleet.Names(need.Pools); len(pools) > 0 {
+		if need.Only == "" {
+			text = "only nodes"
+		}
+
+		text += " of " + humanize.Plural(len(pools), "pool") + " " + humanize.Or(pools...)
+	}
+
+	if names := fleet.Names(need.Except); len(names) > 0 {
+		text += " without " + humanize.List(names...)
+	}
+
+	return text
+}
+
+// missingNames says which of the nodes and pools that the job file names are not there.
+func missingNames(v *View, need fleet.Need) string {
+	nodes, pools := fleet.Names(need.Only), fleet.Names(need.Pools)
+	for i := range v.Rooms {
+		n := v.Rooms[i].Node
+		nodes = slices.DeleteFunc(nodes, func(name string) bool { return name == string(n.ID) })
+		pools = slices.DeleteFunc(pools, func(name string) bool { return name == n.Pool })
+	}
+
+	var parts []string
+	if len(nodes) > 0 {
+		parts = append(parts, humanize.Plural(len(nodes), "node")+" "+humanize.List(nodes...)+" not found")
+	}
+
+	if len(pools) > 0 {
+		parts = append(parts, "no node is in "+humanize.Plural(len(pools), "pool")+" "+humanize.Or(pools...))
+	}
+
+	return strings.Join(parts, ", ")
+}
+
+// roomElsewhere says that a node has room for the job but is not allowed by the job file, "" if there is none.
+func roomElsewhere(v *View, need fleet.Need) string {
+	if !need.Named() {
+		return ""
+	}
+
+	allowed, other := fleet.NewMatcher(need), fleet.NewMatcher(unnamed(need))
+	for i := range v.Rooms {
+		r := &v.Rooms[i]
+		if _, fits := other.Fits(r); !fits {
+			continue
+		}
+
+		if _, fits := allowed.Fits(r); !fits {
+			return fmt.Sprintf("; %s has room, but the job file allows %s", r.Node.ID, allowedNodes(need))
+		}
+	}
+
+	return ""
+}
+
+// reservedForUsers says that nodes that could run the job are reserved for other users, if there are any.
+func reservedForUsers(v *View, need fleet.Need) (Why, bool) {
+	anyone := need
+	anyone.Owner = ""
+	m := fleet.NewMatcher(anyone)
+	w := Why{Blocker: BlockReserved}
+
+	const maxNodes = 3
+	var parts []string
+
+	for i := range v.Rooms {
+		r := &v.Rooms[i]
+		if !r.ReservedForOther(need.Owner) || !m.Eligible(r) {
+			continue
+		}
+
+		until := r.Node.Reserved.Until
+		if w.NotBefore.IsZero() || until.Before(w.NotBefore) {
+			w.NotBefore = until
+		}
+
+		parts = append(parts, fmt.Sprintf("%s is %s", r.Node.ID, r.Node.Reserved.Words()))
+	}
+
+	if len(parts) == 0 {
+		return w, false
+	}
+
+	w.Sentence = humanize.ListUpTo(maxNodes, parts...)
+	w.Remedies = []Remedy{remedy("ask an operator to end the reservation: trainyard reservations")}
+
+	return w, true
+}

@@ -1,0 +1,173 @@
+package yardmaster_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place/ordered"
+	"trainyard/internal/tenant"
+	"trainyard/internal/yardmaster"
+)
+
+// plain is a spec as the parser makes it.
+func plain(gpus int) *job.Spec {
+	s := spec(gpus)
+	s.Objective, s.Grace = job.ObjectiveBalanced, job.Duration(30*time.Second)
+
+	return s
+}
+
+func (y *yard) edit(j id.Job, by id.User, set ...string) (job.Job, error) {
+	y.t.Helper()
+	reply, err := y.Step(y.now, yardmaster.Edit{Job: j, By: by, Set: set})
+	changed, _ := reply.(job.Job)
+
+	return changed, err
+}
+
+// Newcomer (c) 9: a job that waits is changed in place, and starts by what it is now.
+func TestAQueuedJobIsEdited(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.node("a", 4)
+	y.node("b", 2)
+
+	first := y.submit("alice", plain(8))  // no node has so many
+	second := y.submit("alice", plain(9)) // nor this one
+	y.Round(y.now)
+	y.Take()
+	y.now = y.now.Add(time.Minute)
+
+	changed, err := y.edit(first, "alice", "resources.gpus=2", "priority=7", "avoid=a", "objective=time", "expect=2h",
+		"deadline=2030-01-01T00:00:00Z", "late_cost=$2")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	s := changed.Spec
+	if s.Resources.GPUs != (job.Range{Min: 2, Max: 2}) || s.Priority != 7 || s.Objective != job.ObjectiveTime ||
+		s.Expect != job.Duration(2*time.Hour) || s.Deadline == nil || !slices.Equal(s.Avoid, []string{"a"}) {
+		t.Errorf("edited spec %+v", s)
+	}
+
+	y.Round(y.now)
+	b := y.Take()
+
+	if len(b.Orders) != 1 || b.Orders[0].Node != "b" || b.Orders[0].Job != first {
+		t.Fatalf("orders %+v, want %s on b, the node that it does not avoid", b.Orders, first)
+	}
+
+	at := slices.IndexFunc(b.Events, func(e yardmaster.Event) bool { return e.Kind == "job.edited" })
+	if at < 0 {
+		t.Fatalf("no job.edited in %+v", b.Events)
+	}
+
+	e := b.Events[at]
+	const want = "edited by alice: resources.gpus from 8 to 2, avoid from nothing to a, objective from balanced to time, " +
+		"priority from 0 to 7, expect from nothing to 2h, deadline from nothing to 2030-01-01T00:00:00Z, " +
+		"late_cost from nothing to $2"
+	if e.Actor != "alice" || e.Job != first || e.To != "" || e.Reason != want {
+		t.Errorf("event %+v, want %q", e, want)
+	}
+
+	if _, err := y.edit(second, "alice", "priority=0"); err != nil { // as it is
+		t.Error(err)
+	}
+
+	if b := y.Take(); len(b.Events) > 0 || len(b.Jobs) > 0 {
+		t.Errorf("an edit that changes nothing stores %+v, %+v", b.Events, b.Jobs)
+	}
+}
+
+func TestEditsThatCannotBeAreRefused(t *testing.T) {
+	t.Parallel()
+	cfg := yardmaster.Defaults(ordered.FIFO{})
+	cfg.RefuseImpossible = true
+	cfg.Caps = tenant.Caps{Role: map[tenant.Role]int{tenant.Researcher: 50}}
+	y := newYardOf(t, cfg)
+	y.ok(yardmaster.PutUser{User: "ada", Role: tenant.Researcher, By: "alice"})
+	y.node("a", 2)
+
+	running := y.submit("ada", plain(2))
+	queued := y.submit("ada", plain(2))
+	y.Round(y.now)
+
+	for _, tt := range []struct {
+		job  id.Job
+		by   id.User
+		set  string
+		code string
+	}{
+		{running, "ada", "priority=1", "job_state"},
+		{"j99", "ada", "priority=1", "job_not_found"},
+		{queued, "ada", "run=evil", "not_editable"},
+		{queued, "ada", "env.A=1", "not_editable"},
+		{queued, "ada", "priority=101", "bad_value"},
+		{queued, "ada", "resources.gpu5=1", "unknown_key"},
+		{queued, "ada", "deadline=2001-01-01T00:00:00Z", "bad_value"},
+		{queued, "ada", "resources.gpus=3", "nothing_fits"},
+		{queued, "ada", "nodes=b", "nothing_fits"},
+		{queued, "ada", "priority=60", "priority_too_high"},
+		{queued, "ada", "priority", "bad_assignment"},
+	} {
+		_, err := y.edit(tt.job, tt.by, tt.set)
+		if got := codeOf(err); got != tt.code {
+			t.Errorf("%s of %s: %v (%s), want %s", tt.set, tt.job, err, got, tt.code)
+		}
+	}
+
+	if _, err := y.edit(queued, "ada"); codeOf(err) != "no_change" {
+		t.Errorf("an edit of nothing: %v", err)
+	}
+
+	// An admin may give it more than its owner could.
+	if changed, err := y.edit(queued, "alice", "priority=60"); err != nil || changed.Spec.Priority != 60 {
+		t.Errorf("priority %d, %v", changed.Spec.Priority, err)
+	}
+
+	if changed, err := y.edit(queued, "ada", "expect=1h"); err != nil || changed.Spec.Priority != 60 {
+		t.Errorf("its owner cannot change anything else then: %v", err)
+	}
+}
+
+// A job that a quota holds is queued when an edit makes it small enough, and a paused one keeps what was edited.
+func TestHeldAndPausedJobsAreEdited(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.node("a", 8)
+	y.quota(tenant.Quota{GPUs: 2})
+
+	held := y.submit("alice", plain(4))
+	paused := y.submit("alice", plain(1))
+	y.ok(yardmaster.Pause{Job: paused, By: "alice"})
+	y.Round(y.now)
+
+	if b := y.Take(); len(b.Orders) > 0 {
+		t.Fatalf("orders %+v in spite of the quota", b.Orders)
+	}
+
+	if _, err := y.edit(paused, "alice", "nodes=a", "priority=9"); err != nil {
+		t.Fatal(err)
+	}
+
+	changed, err := y.edit(held, "alice", "resources.gpus=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if strings.Contains(changed.Reason, "quota") {
+		t.Errorf("reason %q after the edit", changed.Reason)
+	}
+
+	y.ok(yardmaster.Resume{Job: paused, By: "alice"})
+	y.Round(y.now)
+
+	b := y.Take()
+	if len(b.Orders) != 2 || b.Orders[0].Job != paused {
+		t.Errorf("orders %+v, want both, the one with the higher priority first", b.Orders)
+	}
+}
