@@ -24,6 +24,7 @@ func (y *fakeYard) chunkRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("PUT /agent/v1/chunks/{digest}", y.putChunk)
 	mux.HandleFunc("GET /agent/v1/chunks/{digest}", y.getChunk)
 	mux.HandleFunc("POST /agent/v1/checkpoints", y.addCheckpoint)
+	mux.HandleFunc("POST /agent/v1/outputs", y.addOutputs)
 }
 
 func (y *fakeYard) locateChunks(w http.ResponseWriter, r *http.Request) {

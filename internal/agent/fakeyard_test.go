@@ -69,6 +69,7 @@ type fakeYard struct {
 	release  []api.GPURelease // what operators have let out of quarantine
 	purge    []job.DataCopy   // what the node may not keep
 	measured []api.MetricsReport
+	outputs  []api.NewOutputs
 	// meddle, if set, is asked before and after each request is carried out; if
 	// it says so the connection is cut there.
 	meddle  func(when, path string) bool

@@ -232,10 +232,8 @@ func (s *Server) askRanks(ctx context.Context, run *job.Run, in *api.AskOutputs)
 				out.Found = append(out.Found, api.FoundFile{Run: run.ID, Rank: rank, OutputFile: f})
 			}
 
-			if in.List {
-				for _, note := range answer.Notes {
-					out.Problems = append(out.Problems, fmt.Sprintf("rank %d on node %s: %s", rank, node, note))
-				}
+			for _, note := range answer.Notes {
+				out.Problems = append(out.Problems, fmt.Sprintf("rank %d on node %s: %s", rank, node, note))
 			}
 		})
 	}

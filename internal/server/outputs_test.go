@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/retention"
 	"trainyard/internal/server/httpapi"
+	"trainyard/internal/tenant"
 )
 
 // outputManifest is a manifest of files of one chunk each.
@@ -176,6 +178,16 @@ func TestOutputFilesBelongToTheirJob(t *testing.T) {
 	mine := y.submit(bob, "run: x")[0].ID
 	_, err = bob.OutputChunk(t.Context(), id.Run(fmt.Sprintf("%s.1", mine)), 0, digestOf("a"))
 	wantFault(t, err, fault.NotFound, "outputs_not_found")
+	_, err = bob.AskOutputs(t.Context(), mine, api.AskOutputs{Run: run, Patterns: []string{"a"}})
+	wantFault(t, err, fault.NotFound, "run_not_found")
+
+	token := y.token("bob", tenant.Researcher, tenant.ScopeSubmit)
+	for _, path := range []string{"", "/chunks/" + digestOf("a")} {
+		got := y.raw(y.http, http.MethodGet, fmt.Sprintf("/api/v1/jobs/%s/outputs/%s/0%s", mine, run, path), token, "")
+		if got.status != http.StatusNotFound || got.p.Code != "run_not_found" {
+			t.Errorf("a run of another job, %q: %d %s", path, got.status, got.body)
+		}
+	}
 }
 
 func TestOutputFilesAreKeptAsLongAsTheyShouldBe(t *testing.T) {
@@ -285,6 +297,8 @@ func TestANodeIsAskedForFiles(t *testing.T) {
 	}
 
 	// Files that are kept are the answer; that there is room for them is not.
+	y.must(n.leaves(run, uid, "named"))
+
 	asked = ask(api.AskOutputs{Patterns: []string{"a"}})
 	q = n.answers(false)
 	y.must(n.AddOutputs(t.Context(), api.NewOutputs{Run: run, UID: uid, Request: q.ID, Bytes: 1}))
@@ -292,18 +306,30 @@ func TestANodeIsAskedForFiles(t *testing.T) {
 
 	manifest := outputManifest(api.CheckpointFile{Path: "a"})
 	y.must(n.PutChunk(t.Context(), run, digestOf(manifest), []byte(manifest)))
-	y.must(n.AddOutputs(t.Context(), api.NewOutputs{Run: run, UID: uid, Request: q.ID, Manifest: digestOf(manifest)}))
+	y.must(n.AddOutputs(t.Context(), api.NewOutputs{
+		Run: run, UID: uid, Request: q.ID, Manifest: digestOf(manifest), Notes: []string{"l left out"},
+	}))
 
 	got = <-asked
-	if got.err != nil || !got.reply.Done || len(got.reply.Problems) > 0 {
-		t.Errorf("%+v (%v)", got.reply, got.err)
+	y.must(got.err)
+
+	if diff := cmp.Diff(api.AskedOutputs{Done: true, Problems: []string{"rank 0 on node n: l left out"}}, got.reply); diff != "" {
+		t.Errorf("asked for files (-want +got):\n%s", diff)
 	}
 
-	if diff := cmp.Diff([]string{"a"}, pathsOf(t, ada, run)); diff != "" {
+	if diff := cmp.Diff([]string{"a", "named"}, pathsOf(t, ada, run)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 
-	_, err := bob.AskOutputs(t.Context(), j, api.AskOutputs{Patterns: []string{"a"}})
+	// What was left out for one request is not said of the output files from then on.
+	kept, err := ada.Outputs(t.Context(), j)
+	y.must(err)
+
+	if diff := cmp.Diff([]string{"x: not found"}, kept.Outputs[0].Notes); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
+	}
+
+	_, err = bob.AskOutputs(t.Context(), j, api.AskOutputs{Patterns: []string{"a"}})
 	wantFault(t, err, fault.NotFound, "job_not_found")
 	_, err = ada.AskOutputs(t.Context(), j, api.AskOutputs{Patterns: []string{"../a"}})
 	wantFault(t, err, fault.Invalid, "bad_pattern")

@@ -55,7 +55,7 @@ func (r *Runtime) Adopt() ([]rundir.Status, error) {
 	r.tasks.Go(r.pruneSetups)
 	r.tasks.Go(r.pruneCheckpoints)
 	r.tasks.Go(r.pruneCaches)
-	r.tasks.Go(r.pruneKept)
+	r.tasks.Go(r.keepPruning)
 
 	return r.List(), nil
 }
@@ -200,8 +200,8 @@ func (r *Runtime) endUnstarted(rk *rank, e rundir.Ending) {
 	r.monitor(rk)
 }
 
-// Forget removes all traces of an ended rank except its checkpoints and, for a while, its working directory. Call it once the server has
-// its ending and its complete log.
+// Forget removes all traces of an ended rank except its checkpoints and, for a while, its working directory. Call it
+// once the server has its ending and its complete log.
 func (r *Runtime) Forget(run id.Run, n int) error {
 	rk, err := r.lookup(run, n)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/clock"
 	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -90,6 +91,12 @@ func treeSize(root string) (size job.Bytes, err error) {
 	})
 
 	return size, err
+}
+
+// keepPruning removes kept working directories when they are due, also on a node where no other run ends.
+func (r *Runtime) keepPruning() {
+	every := max(time.Second, min(time.Minute, r.opt.KeepRuns/2))
+	clock.Every(r.ctx, r.clk, every, func(time.Time) { r.pruneKept() })
 }
 
 // pruneKept removes the kept working directories that are due.

@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,6 +96,22 @@ func TestTheWorkingDirectoryOfAnEndedRunIsKeptForAWhile(t *testing.T) {
 
 	if _, err := y.MetricSources("../../etc", 0); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("a run that is none: %v", err)
+	}
+}
+
+// The time of a kept directory also passes on a node where nothing else happens.
+func TestAKeptWorkingDirectoryIsRemovedInTime(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, func(o *Options) { o.KeepRuns, o.KeptBytes = time.Second, 1000 })
+	dir := filepath.Join(y.dir, rundir.KeptDir, rundir.RankName(y.forgotten("a"), 0))
+
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("it is never removed")
+		}
 	}
 }
 

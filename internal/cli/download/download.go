@@ -192,7 +192,11 @@ func intact(f *os.File, chunks []api.CheckpointChunk) int {
 	at := int64(0)
 
 	for i, c := range chunks {
-		data := buf[:min(c.Size, api.MaxChunk)]
+		if c.Size <= 0 || c.Size > api.MaxChunk {
+			return i // chunk refuses it
+		}
+
+		data := buf[:c.Size]
 		if _, err := f.ReadAt(data, at); err != nil || digestOf(data) != c.Digest {
 			return i
 		}

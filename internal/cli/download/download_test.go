@@ -258,6 +258,12 @@ func TestNothingIsWrittenOutsideTheFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// They are refused before anything is fetched, for what they are.
+	for _, name := range []string{"../out/x", "/tmp/x", "a/../../out/x", "a//b", ".", "a\x00b"} {
+		_, err := s.fetch(t, dir, true, s.file(name, "bad"))
+		wantCode(t, err, "bad_path")
+	}
+
 	for name, item := range map[string]Item{
 		"a path that leads out":           s.file("../out/x", "bad"),
 		"an absolute path":                s.file("/tmp/x", "bad"),
@@ -272,6 +278,37 @@ func TestNothingIsWrittenOutsideTheFolder(t *testing.T) {
 
 	if diff := cmp.Diff(map[string]string{"x": "untouched"}, filesIn(t, outside)); diff != "" {
 		t.Errorf("outside (-want +got):\n%s", diff)
+	}
+}
+
+// What an interrupted download has left may be of an earlier, longer file of the same name.
+func TestALongerPartIsCut(t *testing.T) {
+	t.Parallel()
+	s, dir := newServer(), t.TempDir()
+	item := s.file("model", "abc")
+	write(t, filepath.Join(dir, partName(&item)), "abc of before")
+
+	if _, err := s.fetch(t, dir, false, item); err != nil {
+		t.Fatal(err)
+	}
+
+	if diff := cmp.Diff(map[string]string{"model": "abc"}, filesIn(t, dir)); diff != "" {
+		t.Errorf("folder (-want +got):\n%s", diff)
+	}
+}
+
+// A list of chunks that cannot be is refused, also if something is there already.
+func TestChunksOfImpossibleSizeAreRefused(t *testing.T) {
+	t.Parallel()
+
+	for _, size := range []int64{-1, 0, api.MaxChunk + 1} {
+		s, dir := newServer(), t.TempDir()
+		item := s.file("model", "abc")
+		item.File.Chunks[0].Size = size
+		write(t, filepath.Join(dir, partName(&item)), "abc")
+
+		_, err := s.fetch(t, dir, false, item)
+		wantCode(t, err, "bad_manifest")
 	}
 }
 
@@ -296,5 +333,4 @@ func TestIntactCountsChunks(t *testing.T) {
 
 		_ = f.Close() // it was only read
 	}
-
 }

@@ -78,7 +78,14 @@ func (s *Server) enterOutputs(ctx context.Context, o *api.NewOutputs) error {
 		return err
 	}
 
-	return s.Outputs.Add(ctx, outputs.Entry{
-		Run: o.Run, Rank: o.Rank, Node: nodeOf(ctx), Manifest: o.Manifest, Notes: o.Notes,
-	}, m)
+	e := outputs.Entry{Run: o.Run, Rank: o.Rank, Node: nodeOf(ctx), Manifest: o.Manifest, Notes: o.Notes}
+	if o.Request == "" {
+		return s.Outputs.Add(ctx, e, m)
+	}
+	if len(m.Files) == 0 {
+		return nil
+	}
+
+	// What a request left out is for whoever has made it; the entry keeps what is said of the files of the job file.
+	return s.Outputs.AddMore(ctx, e, m)
 }

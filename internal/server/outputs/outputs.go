@@ -98,6 +98,15 @@ const (
 
 // Add enters output files whose chunks are all stored. What the rank has there already under other paths stays.
 func (c *Catalogue) Add(ctx context.Context, e Entry, m *api.CheckpointManifest) error {
+	return c.add(ctx, e, m, false)
+}
+
+// AddMore is Add for files that somebody has asked for: the notes of the entry stay.
+func (c *Catalogue) AddMore(ctx context.Context, e Entry, m *api.CheckpointManifest) error {
+	return c.add(ctx, e, m, true)
+}
+
+func (c *Catalogue) add(ctx context.Context, e Entry, m *api.CheckpointManifest, keepNotes bool) error {
 	c.adding.Lock()
 	defer c.adding.Unlock()
 
@@ -115,6 +124,10 @@ func (c *Catalogue) Add(ctx context.Context, e Entry, m *api.CheckpointManifest)
 		if err != nil {
 			return fmt.Errorf("add to the output files of %s: %w", e.Run, err)
 		}
+	}
+
+	if keepNotes {
+		e.Notes = before.Notes
 	}
 
 	e.Files, e.Bytes = len(m.Files), job.Bytes(m.Size())
