@@ -77,7 +77,8 @@ versioning.`,
 	}
 
 	registerStore(cmd, "data", "store", "store-password-file", "blobs")
-	cmd.Flags().BoolVar(&without, "without-blobs", false, "leave out uploaded files, checkpoints and the output of ended runs")
+	cmd.Flags().BoolVar(&without, "without-blobs", false,
+		"leave out uploaded files, checkpoints and the output of ended runs")
 
 	return cmd
 }

@@ -101,7 +101,8 @@ the file bootstrap-token of the data folder, which only the server's user can re
 // firstLogin says how the first admin logs in: at the address under which others reach the server, so that the line
 // works on their machines too.
 func firstLogin(caHash, address, tokenFile string) string {
-	return fmt.Sprintf("CA %s\n\nLog in as admin with the bootstrap token, which works once within %s:\n\n  trainyard login %s "+
+	return fmt.Sprintf("CA %s\n\nLog in as admin with the bootstrap token, which works once within %s:\n\n"+
+		"  trainyard login %s "+
 		"--token-file %s\n\n", caHash, job.Duration(bootstrapLife), address, tokenFile)
 }
 

@@ -37,9 +37,9 @@ type probe struct {
 	done   chan struct{} // closed when it has left the GPUs
 }
 
-// probeLoop finds out how fast the GPUs are, if that is not known. The node takes jobs meanwhile: until then their speed
-// is that of the table of GPU models. Programs and a measurement would disturb each other, so a start ends the
-// measurement, and it begins again when no GPU is in use.
+// probeLoop finds out how fast the GPUs are, if that is not known. The node takes jobs meanwhile: until then their
+// speed is that of the table of GPU models. Programs and a measurement would disturb each other, so a start ends
+// the measurement, and it begins again when no GPU is in use.
 func (a *Agent) probeLoop(ctx context.Context) {
 	if a.machine == nil || a.cfg.Probe == ProbeOff {
 		return

@@ -13,8 +13,8 @@ import (
 	"trainyard/internal/job"
 )
 
-// keptOutputs uploads the output files of ranks that have ended. Like that of a last checkpoint, their upload holds back
-// the end of a rank: the node of one that the server hears of as ended may be released.
+// keptOutputs uploads the output files of ranks that have ended. Like that of a last checkpoint, their upload
+// holds back the end of a rank: the node of one that the server hears of as ended may be released.
 type keptOutputs struct {
 	mu      sync.Mutex
 	keepers map[key]*checkpoints.Keeper
@@ -190,7 +190,7 @@ func (a *Agent) answer(ctx context.Context, r api.OutputsRequest) error {
 	}
 
 	if ctx.Err() != nil {
-		return nil
+		return ctx.Err()
 	}
 
 	if err != nil {

@@ -31,7 +31,7 @@ func TestAReportSaysWhatTheRanksUse(t *testing.T) {
 		t.Errorf("it uses %+v", u)
 	}
 
-	for r, want := range map[job.Resource]bool{
+	for r, want := range map[job.Resource]bool{ //nolint:exhaustive // whether disks are is the machine's matter
 		job.ResourceCPU: true, job.ResourceMemory: true, job.ResourceGPU: false, job.ResourceNetwork: false,
 	} {
 		if got.Use.Measures(r) != want {

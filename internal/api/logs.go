@@ -69,8 +69,8 @@ func (c *Client) Logs(ctx context.Context, j id.Job, f LogFilter) (LogPage, erro
 	return get[LogPage](ctx, c, at("jobs", string(j), "logs"), f.query())
 }
 
-// OpenLog opens the output of a rank from an offset on, as far as it is there now: frames, as package logs defines them.
-// It returns how many bytes follow. The caller closes it.
+// OpenLog opens the output of a rank from an offset on, as far as it is there now: frames, as package logs defines
+// them. It returns how many bytes follow. The caller closes it.
 func (c *Client) OpenLog(ctx context.Context, run id.Run, rank int, offset int64) (io.ReadCloser, int64, error) {
 	j, _, _ := run.Split()
 	path := at("jobs", string(j), "logs", string(run), strconv.Itoa(rank))

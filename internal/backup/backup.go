@@ -1,9 +1,9 @@
 // Package backup copies the files of a yard into a folder, and puts them back.
 //
-// A backup is a folder: the database as one file, folders of files, a list of these files with their digests, and a
-// manifest, which is written last. The folder gets its name when all of it is on the disk, so that a
-// folder of that name is a complete backup. Blobs never change, so those that an earlier backup beside it has are
-// linked to it instead of copied: only what is new takes time and room. Which folders a yard has, and how its database is
+// A backup is a folder: the database as one file, folders of files, a list of these files with their digests, and
+// a manifest, which is written last. The folder gets its name when all of it is on the disk, so that a folder of
+// that name is a complete backup. Blobs never change, so those that an earlier backup beside it has are linked to
+// it instead of copied: only what is new takes time and room. Which folders a yard has, and how its database is
 // copied, is the caller's to say: cmd/trainyard.
 package backup
 
@@ -349,7 +349,8 @@ func readList(folder string) ([]entry, error) {
 }
 
 func damaged(folder, name string) error {
-	return fault.New(fault.Invalid, "damaged_backup", "the backup %s is damaged: %s is not as it was written", folder, name)
+	return fault.New(fault.Invalid, "damaged_backup", "the backup %s is damaged: %s is not as it was written",
+		folder, name)
 }
 
 // Verify reads every file of a backup and compares it with its digest.
@@ -399,8 +400,8 @@ func digestOf(path string) (digest string, size int64, err error) {
 	return hex.EncodeToString(sum.Sum(nil)), size, err
 }
 
-// PutBack copies the files that a backup has under a name to where they belong, if they are missing there: what is there
-// is as new or newer, and stays. It returns how many were missing.
+// PutBack copies the files that a backup has under a name to where they belong, if they are missing there: what is
+// there is as new or newer, and stays. It returns how many were missing.
 func PutBack(ctx context.Context, folder, name, to string) (int, error) {
 	list, err := readList(folder)
 	if err != nil {

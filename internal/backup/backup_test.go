@@ -160,17 +160,15 @@ func TestWhatIsMissingIsPutBackAndWhatIsThereStays(t *testing.T) {
 func TestADamagedBackupIsRefused(t *testing.T) {
 	t.Parallel()
 
-	for name, damage := range map[string]func(t *testing.T, folder string){
-		"other bytes":    func(t *testing.T, folder string) { write(t, filepath.Join(folder, "blobs/two"), "sEcond") },
-		"a missing file": func(t *testing.T, folder string) { must(t, os.Remove(filepath.Join(folder, "logs/j1"))) },
-		"the database":   func(t *testing.T, folder string) { write(t, filepath.Join(folder, backup.Database), "data") },
-		"the list": func(t *testing.T, folder string) {
-			write(t, filepath.Join(folder, "files"), "x 1 2 ../../etc/passwd\n")
-		},
+	for name, damage := range map[string]func(folder string){
+		"other bytes":    func(folder string) { write(t, filepath.Join(folder, "blobs/two"), "sEcond") },
+		"a missing file": func(folder string) { must(t, os.Remove(filepath.Join(folder, "logs/j1"))) },
+		"the database":   func(folder string) { write(t, filepath.Join(folder, backup.Database), "data") },
+		"the list":       func(folder string) { write(t, filepath.Join(folder, "files"), "x 1 2 ../../etc/passwd\n") },
 	} {
 		folder := filepath.Join(t.TempDir(), "backup")
 		backUp(t, yard(t), folder, noon)
-		damage(t, folder)
+		damage(folder)
 		t.Log(name)
 		wantCode(t, backup.Verify(t.Context(), folder), "damaged_backup")
 	}

@@ -19,8 +19,8 @@ const completionTime = 2 * time.Second
 // completion is what cobra calls for the words that may follow.
 type completion = func(cmd *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective)
 
-// completeAll lets the shell complete nodes, logins and states wherever a command takes one: by its usage line and by the
-// names of its flags, so that a new command need not ask for it.
+// completeAll lets the shell complete nodes, logins and states wherever a command takes one: by its usage line and
+// by the names of its flags, so that a new command need not ask for it.
 func (a *app) completeAll(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		a.completeAll(c)
@@ -107,7 +107,9 @@ func changeable(verb string) []job.State {
 		return []job.State{job.Paused}
 	}
 
-	return slices.DeleteFunc(job.States(), func(s job.State) bool { return s.Final() || verb == "pause" && s == job.Paused })
+	return slices.DeleteFunc(job.States(), func(s job.State) bool {
+		return s.Final() || verb == "pause" && s == job.Paused
+	})
 }
 
 // completeNodes suggests names of nodes.

@@ -79,7 +79,8 @@ writes its last entries again; their numbers (seq) are the same.`,
 
 	flags := cmd.Flags()
 	flags.BoolVarP(&follow, "follow", "f", false, "follow until Ctrl-C")
-	flags.StringVar(&f.Kind, "kind", "", "only entries of this `kind`, or of all kinds that begin so, e.g. job or job.checkpoint")
+	flags.StringVar(&f.Kind, "kind", "",
+		"only entries of this `kind`, or of all kinds that begin so, e.g. job or job.checkpoint")
 	flags.StringVar(&j, "job", "", "only entries about this `job`")
 	flags.StringVar(&node, "node", "", "only entries about this `node`")
 	flags.StringVar(&f.Cursor, "after", "", "start after the entry with this `number`")

@@ -110,16 +110,17 @@ func (a *app) doFetch(ctx context.Context, c *api.Client, j id.Job, patterns []s
 		return err
 	}
 
-	return a.Show(fetched{To: to, Files: sum.Written, Bytes: job.Bytes(sum.Bytes), Unchanged: sum.Same}, nil, func() error {
-		text := fmt.Sprintf("%s, %s, in %s", humanize.Count(sum.Written, "file"), humanize.Size(sum.Bytes), to)
-		if sum.Same > 0 {
-			text += fmt.Sprintf("; %s there already", humanize.Count(sum.Same, "file"))
-		}
+	return a.Show(fetched{To: to, Files: sum.Written, Bytes: job.Bytes(sum.Bytes), Unchanged: sum.Same}, nil,
+		func() error {
+			text := fmt.Sprintf("%s, %s, in %s", humanize.Count(sum.Written, "file"), humanize.Size(sum.Bytes), to)
+			if sum.Same > 0 {
+				text += fmt.Sprintf("; %s there already", humanize.Count(sum.Same, "file"))
+			}
 
-		_, err := fmt.Fprintln(a.Stdout, text)
+			_, err := fmt.Fprintln(a.Stdout, text)
 
-		return err
-	})
+			return err
+		})
 }
 
 // findOutputs returns the files that are wanted. Of a run that goes on, and of one that has not kept them, they are

@@ -160,7 +160,8 @@ func (a *app) listJobs(ctx context.Context, client *api.Client, q jobsQuery) (al
 		slices.SortStableFunc(all.Jobs, func(x, y api.Job) int { return cmp.Compare(turn(x.State), turn(y.State)) })
 
 		if more {
-			cut = fmt.Sprintf("Showing the newest %d jobs that have not ended; narrow the list, e.g. with --owner me.", maxActive)
+			cut = fmt.Sprintf("Showing the newest %d jobs that have not ended; narrow the list, e.g. with --owner me.",
+				maxActive)
 		}
 	}
 

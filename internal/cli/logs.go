@@ -101,7 +101,8 @@ as it was printed.`,
 	flags.StringVar(&given.rank, "rank", "", "only this `rank`; all for all ranks, each line with its rank")
 	flags.StringVar(&f.Stream, "stream", "", "only this `stream`: stdout, stderr or yard (messages of Trainyard itself)")
 	flags.StringVar(&f.Grep, "grep", "", "only lines that match this regular `expression`")
-	flags.StringVar(&given.since, "since", "", "only lines from this `time` on: how long ago, e.g. 1h, or 2026-11-01T08:00")
+	flags.StringVar(&given.since, "since", "",
+		"only lines from this `time` on: how long ago, e.g. 1h, or 2026-11-01T08:00")
 	flags.StringVar(&given.until, "until", "", "only lines before this `time`, written likewise")
 	flags.BoolVarP(&style.stamps, "timestamps", "t", false, "show the time of each line")
 	flags.BoolVar(&style.raw, "raw", false, rawHelp)
@@ -377,7 +378,8 @@ func copyPart(
 		case errors.As(err, &damage):
 			return dec.Offset(), fmt.Errorf("read the output of %s rank %d: %w", run, rank, err)
 		default:
-			return dec.Offset(), fault.New(fault.Unavailable, "download_broken", "the download of the output broke off: %v", err).
+			return dec.Offset(), fault.New(fault.Unavailable, "download_broken",
+				"the download of the output broke off: %v", err).
 				WithCause(err)
 		}
 

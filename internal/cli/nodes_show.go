@@ -69,7 +69,8 @@ func (a *app) nodeDetail(n *api.Node) error {
 			Name:  "Node",
 			Value: string(n.ID),
 		},
-		console.Field{Name: "State", Value: since(withActivity(n, state), humanize.Ago(n.Since, now)), Color: nodeColor(state)},
+		console.Field{Name: "State", Value: since(withActivity(n, state), humanize.Ago(n.Since, now)),
+			Color: nodeColor(state)},
 		console.Field{
 			Name:  "Reason",
 			Value: nodeReason(n),

@@ -49,6 +49,7 @@ func (a *app) allQuotas(ctx context.Context, c *api.Client) (api.QuotaPage, erro
 		page, err := c.Quotas(ctx, p)
 		all.NoTariff = page.NoTariff
 		all.Quotas = append(all.Quotas, page.Quotas...)
+
 		return page.Usage, page.Next, err
 	})
 

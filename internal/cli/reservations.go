@@ -95,7 +95,7 @@ func (a *app) addReservation() *cobra.Command {
 		Long: `Set nodes aside for a user, from now or a later time on. On-demand nodes cannot be reserved: they are
 provisioned for jobs and released.`,
 		Example: `  trainyard reservations add gpu-1 --user ada --for 4h
-  trainyard reservations add gpu-1 gpu-2 --user ada --from 2026-12-01T09:00 --for 8h --notice 2h --why "paper deadline"`,
+  trainyard reservations add gpu-1 gpu-2 --user ada --from 2026-12-01T09:00 --for 8h --notice 2h --why "deadline"`,
 		Args: exit.Args(1, 0, "node"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.Nodes = args

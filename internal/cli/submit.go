@@ -446,7 +446,8 @@ const largeWorkdir = 100 << 20
 // noteSize says how much is uploaded.
 func (a *app) noteSize(dir string, tree *workdir.Tree) {
 	if tree != nil {
-		a.Note("working directory %s: %s, %s", dir, humanize.Count(len(tree.Manifest.Files), "file"), humanize.Size(tree.Size))
+		a.Note("working directory %s: %s, %s", dir, humanize.Count(len(tree.Manifest.Files), "file"),
+			humanize.Size(tree.Size))
 	}
 }
 

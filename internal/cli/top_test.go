@@ -14,9 +14,11 @@ func someUse() []api.Utilization {
 		{
 			Job: "j7", Name: "resnet50", Owner: "grace", Run: "j7.2", Elapsed: 7980, Samples: 1596,
 			Asked: api.Asked{Nodes: 2, GPUs: 4, CPUs: 8000, Memory: 64 << 30},
-			Now:   &api.UseAmounts{CPUs: new(14.4), Memory: new(int64(70 << 30)), GPUBusy: new(0.93), GPUMemory: new(int64(61 << 30))},
-			Mean:  api.UseAmounts{CPUs: new(13.8), Memory: new(int64(68 << 30)), GPUBusy: new(0.9)},
-			Peak:  api.UseAmounts{CPUs: new(16.2), Memory: new(int64(36 << 30)), GPUBusy: new(0.97), GPUMemory: new(int64(62 << 30))},
+			Now: &api.UseAmounts{CPUs: new(14.4), Memory: new(int64(70 << 30)), GPUBusy: new(0.93),
+				GPUMemory: new(int64(61 << 30))},
+			Mean: api.UseAmounts{CPUs: new(13.8), Memory: new(int64(68 << 30)), GPUBusy: new(0.9)},
+			Peak: api.UseAmounts{CPUs: new(16.2), Memory: new(int64(36 << 30)), GPUBusy: new(0.97),
+				GPUMemory: new(int64(62 << 30))},
 			Total: api.Totals{CPUSeconds: new(110124.0), Read: new(int64(3 << 40)), Written: new(int64(12 << 30))},
 			Missing: []api.Missing{{
 				Resource: job.ResourceNetwork, Why: "the run shares the network of its node with everything else there",

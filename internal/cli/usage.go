@@ -171,7 +171,8 @@ func moneyWriter(noTariff bool) func(float64) string {
 // noteTariff says why costs are missing.
 func (a *app) noteTariff(missing bool) {
 	if missing {
-		a.Note("The server has no tariff, so what local and reserved nodes cost is not known; an admin sets it with --tariff.")
+		a.Note("The server has no tariff, so what local and reserved nodes cost is not known; " +
+			"an admin sets it with --tariff.")
 	}
 }
 

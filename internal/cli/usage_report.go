@@ -56,7 +56,8 @@ func (a *app) usageReportTable(b *api.UsageReport) error {
 	}
 
 	if err := a.WriteTable(t, "no usage "+a.period(b.From, b.To),
-		"trainyard usage --last all       since the beginning", "trainyard nodes                  list the nodes"); err != nil {
+		"trainyard usage --last all       since the beginning",
+		"trainyard nodes                  list the nodes"); err != nil {
 		return err
 	}
 

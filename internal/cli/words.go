@@ -60,7 +60,8 @@ func (a *app) declined(err error) error {
 	return exit.With(exit.Error)
 }
 
-// remarked writes why a job is in its state, after what its owner should know. That a job has succeeded its status says.
+// remarked writes why a job is in its state, after what its owner should know. That a job has succeeded its status
+// says.
 func remarked(j *api.Job) string {
 	parts := slices.Clone(j.Remarks)
 	if j.Reason != "" && j.State != job.Succeeded {

@@ -141,8 +141,8 @@ func (l List) OrNil() error {
 	return l
 }
 
-// WithoutPlace takes lines and columns out of the errors of a list, which is about a text that the person did not write.
-// Other errors stay as they are.
+// WithoutPlace takes lines and columns out of the errors of a list, which is about a text that the person did not
+// write. Other errors stay as they are.
 func WithoutPlace(err error) error {
 	list, ok := errors.AsType[List](err)
 	if !ok {

@@ -33,9 +33,9 @@ func (r *Room) Tenant() id.User {
 	return r.Holds[0].Owner
 }
 
-// DedicatedToOther reports whether the node is reserved for another user, or runs jobs of one user at a time and has one
-// of another user. A node that came to have jobs of several users, before the rule applied to it, is nobody's until
-// only one user is left.
+// DedicatedToOther reports whether the node is reserved for another user, or runs jobs of one user at a time and
+// has one of another user. A node that came to have jobs of several users, before the rule applied to it, is
+// nobody's until only one user is left.
 func (r *Room) DedicatedToOther(owner id.User) bool {
 	if r.ReservedForOther(owner) {
 		return true

@@ -123,8 +123,8 @@ func (n *Need) Particular() bool {
 	return n.Avoid != "" || n.Snapshot || n.Shared != "" || n.Owner != "" || n.Secrets || n.Named()
 }
 
-// MostAlike returns how many of the rooms at most could run the ranks of a job together: those with one kind of GPU if it
-// asks for that, and else all of them. Nodes with GPUs of several kinds are alike none.
+// MostAlike returns how many of the rooms at most could run the ranks of a job together: those with one kind of
+// GPU if it asks for that, and else all of them. Nodes with GPUs of several kinds are alike none.
 func (n *Need) MostAlike(rooms []*Room) int {
 	if !n.SameGPU {
 		return len(rooms)

@@ -117,7 +117,8 @@ type Node struct {
 	Lease     id.Lease // of a provisioned node, "" for others
 	Inventory Inventory
 	Identity  Identity `json:"-"` // of no interest to policies
-	// Reserved keeps the jobs of others than its user off the node; nil if it is not reserved now. It is stored on its own.
+	// Reserved keeps the jobs of others than its user off the node; nil if it is not reserved now. It is stored on
+	// its own.
 	Reserved *Reservation `json:",omitempty"`
 }
 

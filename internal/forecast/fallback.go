@@ -111,8 +111,8 @@ func (m *maker) byReport() bool {
 	return true
 }
 
-// byHistory uses the durations of earlier jobs: the same job if it has run before, otherwise whichever of the runs of its
-// program and the duration model has been less wrong about jobs like it.
+// byHistory uses the durations of earlier jobs: the same job if it has run before, otherwise whichever of the runs
+// of its program and the duration model has been less wrong about jobs like it.
 func (m *maker) byHistory() bool {
 	elapsed := m.in.elapsed()
 	c := Case{Job: m.in.Job.ID, Features: m.features, Elapsed: elapsed}

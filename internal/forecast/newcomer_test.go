@@ -45,8 +45,8 @@ func submitted(spec job.Spec, l *Library) *Input {
 	return &Input{Job: j, Now: now, Library: l}
 }
 
-// TestARepetitionIsForecastByItsRuns: newcomer 2. The model had learned from 55 jobs that take a moment, and said of the
-// repetition of a training "in 1s (0s to 19s)".
+// TestARepetitionIsForecastByItsRuns: newcomer 2. The model had learned from 55 jobs that take a moment, and said
+// of the repetition of a training "in 1s (0s to 19s)".
 func TestARepetitionIsForecastByItsRuns(t *testing.T) {
 	t.Parallel()
 
@@ -86,8 +86,8 @@ func TestARepetitionIsForecastByItsRuns(t *testing.T) {
 	wants(t, f, "It has run longer than 2 earlier runs like it.")
 }
 
-// TestAJobUnlikeAllOthersHasNoForecast: newcomer 2. `sleep 600` on four GPUs was said to be done in 8 s, "as learned from
-// 22 jobs".
+// TestAJobUnlikeAllOthersHasNoForecast: newcomer 2. `sleep 600` on four GPUs was said to be done in 8 s, "as
+// learned from 22 jobs".
 func TestAJobUnlikeAllOthersHasNoForecast(t *testing.T) {
 	t.Parallel()
 
@@ -177,7 +177,8 @@ func TestJobsAreTheSameByCommandParametersFilesAndResources(t *testing.T) {
 	t.Parallel()
 
 	of := func(change func(*job.Job)) string {
-		spec := job.Spec{Run: "python train.py", Params: map[string]any{"lr": 0.1, "depth": 3}, Env: map[string]string{"A": "1"}}
+		spec := job.Spec{Run: "python train.py", Params: map[string]any{"lr": 0.1, "depth": 3},
+			Env: map[string]string{"A": "1"}}
 		j := &job.Job{ID: "j1", Owner: "ann", Spec: &spec, Workdir: "files"}
 		change(j)
 

@@ -99,8 +99,8 @@ func (n *notices) toggle(on bool, code string, format string, args ...any) {
 	n.all = append(n.all, Notice{Code: code, Text: fmt.Sprintf(format, args...)})
 }
 
-// remark sets what the owner of a job should know as long as a notice applies. It names times and not durations, so that
-// it stays the same meanwhile.
+// remark sets what the owner of a job should know as long as a notice applies. It names times and not durations,
+// so that it stays the same meanwhile.
 func (n *notices) remark(code, format string, args ...any) {
 	if n.f.Remarks == nil {
 		n.f.Remarks = map[string]string{}

@@ -51,7 +51,8 @@ func TestAmendmentStandsInPlaceOfTheJobFile(t *testing.T) {
 	}
 }
 
-// An edit stands in place of the job file and of what was amended before it; what is amended later stands in place of it.
+// An edit stands in place of the job file and of what was amended before it; what is amended later stands in place
+// of it.
 func TestEditsAndAmendmentsFollowEachOther(t *testing.T) {
 	t.Parallel()
 

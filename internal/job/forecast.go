@@ -87,7 +87,7 @@ func (f *Forecast) Informed() bool { return f.Basis != BasisNone && f.Basis != B
 // Timed reports whether its estimated finish means a time of day: not if too little is known of jobs like it, nor while
 // its program is starting.
 func (f *Forecast) Timed() bool {
-	return f.Basis != BasisNone && !f.Starting && !(f.Guess && f.Basis == BasisHistory)
+	return f.Basis != BasisNone && !f.Starting && (!f.Guess || f.Basis != BasisHistory)
 }
 
 // End returns the estimated finish.

@@ -113,7 +113,8 @@ func (a *Assembler) Flush() []Line {
 	return out
 }
 
-// collapse drops what the last n bytes of the begun line have overwritten, and keeps the carriage return before the rest.
+// collapse drops what the last n bytes of the begun line have overwritten, and keeps the carriage return before
+// the rest.
 func (o *openLine) collapse(n int) {
 	// What was there before has been collapsed, so only a carriage return at its end matters of it.
 	if bytes.IndexByte(o.text[max(0, len(o.text)-n-1):], '\r') < 0 {

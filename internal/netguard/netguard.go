@@ -1,9 +1,9 @@
 // Package netguard connects to hosts that users have named, and to no address that is for this machine alone.
 //
-// Server and agent reach services that the users of the yard cannot: those of their own machine, the metadata service of
-// a cloud, a private network. The address is checked when it is dialled, after the name was resolved, so that neither a
-// redirect nor another answer of the name service leads around the check. Operators list the hosts that are allowed all
-// the same.
+// Server and agent reach services that the users of the yard cannot: those of their own machine, the metadata
+// service of a cloud, a private network. The address is checked when it is dialled, after the name was resolved,
+// so that neither a redirect nor another answer of the name service leads around the check. Operators list the
+// hosts that are allowed all the same.
 package netguard
 
 import (

@@ -277,7 +277,8 @@ func (c *checker) start(s *Start) error {
 			return refuse(s.Item.Job, "there is no node %s", allocation.Node)
 		}
 		if need.SameGPU && !c.alike(at) {
-			return refuse(s.Item.Job, "it asks for one GPU model (same_gpu), and node %s has another than the first", allocation.Node)
+			return refuse(s.Item.Job, "it asks for one GPU model (same_gpu), and node %s has another than the first",
+				allocation.Node)
 		}
 		if slices.ContainsFunc(c.pending, func(t roomChange) bool { return t.at == at }) {
 			return refuse(s.Item.Job, "it is given two ranks on node %s", allocation.Node)

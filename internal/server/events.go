@@ -251,6 +251,7 @@ func eventFor(who caller, e *yardmaster.Event) api.Event {
 
 // lets reports whether a filter lets an event through, as the store does.
 func lets(f *store.EventFilter, e *yardmaster.Event) bool {
-	return (f.Kind == "" || e.Kind == f.Kind || strings.HasPrefix(e.Kind, f.KindPrefix())) && (f.Owner == "" || e.Owner == f.Owner) && (f.Job == "" || e.Job == f.Job) &&
+	return (f.Kind == "" || e.Kind == f.Kind || strings.HasPrefix(e.Kind, f.KindPrefix())) && (f.Owner == "" ||
+		e.Owner == f.Owner) && (f.Job == "" || e.Job == f.Job) &&
 		(f.Node == "" || e.Node == f.Node) && (f.Actor == "" || e.Actor == f.Actor) && (!f.Audit || e.Address != "")
 }

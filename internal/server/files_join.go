@@ -151,7 +151,7 @@ func (p *partReader) Read(b []byte) (int, error) {
 	for {
 		if p.now != nil {
 			n, err := p.now.Read(b)
-			if n > 0 || err != io.EOF { //nolint:errorlint // readers return io.EOF itself
+			if n > 0 || err != io.EOF {
 				return n, err
 			}
 		}

@@ -109,14 +109,14 @@ func TestJobsAreChosenAndCountedByTheirStatus(t *testing.T) {
 	_, err := ada.CancelJob(t.Context(), "j1")
 	y.must(err)
 
-	for word, want := range map[job.State][]id.Job{
+	for word, want := range map[string][]id.Job{
 		"cancelled": {"j2", "j1"},
 		"CANCELLED": {"j2", "j1"},
 		"failed":    {},
 		"timeout":   {},
 		"pending":   {"j3"},
 	} {
-		page, err := ada.Jobs(t.Context(), api.JobFilter{States: []job.State{word}})
+		page, err := ada.Jobs(t.Context(), api.JobFilter{States: []job.State{job.State(word)}})
 		y.must(err)
 
 		if diff := cmp.Diff(want, ids(page.Jobs)); diff != "" {

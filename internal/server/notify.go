@@ -257,7 +257,7 @@ func (s *Server) sealChannel(
 		return nil, nil
 	}
 
-	text, err := json.Marshal(with)
+	text, err := json.Marshal(with) //nolint:gosec // it is encrypted below
 	if err != nil {
 		return nil, err
 	}

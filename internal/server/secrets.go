@@ -52,7 +52,8 @@ func (s *Server) listSecrets(ctx context.Context, in *struct{ Paging }) (*httpap
 	last := ""
 	for i := range all {
 		one := &all[i]
-		if one.OfChannel() || one.Path() <= in.Cursor || !who.MayIn(tenant.ReadSecrets, one.Subject.User, one.Subject.Project) {
+		if one.OfChannel() || one.Path() <= in.Cursor || !who.MayIn(tenant.ReadSecrets, one.Subject.User,
+			one.Subject.Project) {
 			continue
 		}
 

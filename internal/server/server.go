@@ -141,7 +141,8 @@ func New(c Config, d Deps, start string) *Server {
 	s.seer = forecaster.New(forecaster.Deps{Store: d.Store, Clock: d.Clock, Log: d.Log, Do: s.do, Query: s.query})
 	d.Loop.Tell(s.seer.Follow)
 	s.notifier = notifier.New(notifier.Deps{
-		Settings: c.Notify, Store: d.Store, Feed: d.Feed, Vault: d.Vault, Clock: d.Clock, Log: d.Log, Do: s.do, Query: s.query,
+		Settings: c.Notify, Store: d.Store, Feed: d.Feed, Vault: d.Vault, Clock: d.Clock, Log: d.Log, Do: s.do,
+		Query: s.query,
 	})
 	s.tests = newRateLimiter(1/testPause.Seconds(), testsBurst, d.Clock)
 	s.use = utilization.New(utilization.Deps{Store: d.Store, Clock: d.Clock, Log: d.Log})
@@ -290,9 +291,9 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 // describe is the head of the OpenAPI description.
 func describe(version string) huma.Config {
 	c := huma.DefaultConfig("Trainyard", version)
-	c.Info.Description = "HTTP API of the Trainyard server. For users: jobs, checkpoints, output files, forecasts, nodes, " +
-		"offers, leases, quotas, datasets, secrets, notifications, usage, users, tokens, events and files. For agents: " +
-		"join, assignments, reports, metrics, output, checkpoints and output files."
+	c.Info.Description = "HTTP API of the Trainyard server. For users: jobs, checkpoints, output files, forecasts, " +
+		"nodes, offers, leases, quotas, datasets, secrets, notifications, usage, users, tokens, events and files. " +
+		"For agents: join, assignments, reports, metrics, output, checkpoints and output files."
 	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", ""
 	c.CreateHooks = nil // no $schema links in answers
 	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)

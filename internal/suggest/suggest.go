@@ -24,9 +24,9 @@ const (
 	maxComparisons = 20_000
 )
 
-// Closest returns the known word that was probably meant, or "" if none is close. One letter in three
-// may be wrong, one of four, three at most; a word and its letters swapped, added or left out count alike. Of words equally
-// close it is the one of the same length, and of those the first in the alphabet. Case does not matter.
+// Closest returns the known word that was probably meant, or "" if none is close. One letter in three may be
+// wrong, one of four, three at most; a word and its letters swapped, added or left out count alike. Of words
+// equally close it is the one of the same length, and of those the first in the alphabet. Case does not matter.
 func Closest(word string, known []string) string {
 	var f Finder
 

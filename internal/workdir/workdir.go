@@ -135,7 +135,10 @@ func (t *Tree) Largest(n int) []Part {
 		all = append(all, *p)
 	}
 
-	slices.SortFunc(all, func(a, b Part) int { return cmp.Or(cmp.Compare(b.Size, a.Size), strings.Compare(a.Name, b.Name)) })
+	slices.SortFunc(all, func(a, b Part) int {
+		return cmp.Or(cmp.Compare(b.Size, a.Size), strings.Compare(a.Name,
+			b.Name))
+	})
 
 	return all[:min(n, len(all))]
 }

@@ -87,7 +87,7 @@ func TestEditsThatCannotBeAreRefused(t *testing.T) {
 	t.Parallel()
 	cfg := yardmaster.Defaults(ordered.FIFO{})
 	cfg.RefuseImpossible = true
-	cfg.Caps = tenant.Caps{Role: map[tenant.Role]int{tenant.Researcher: 50}}
+	cfg.Caps = tenant.Caps{Role: map[tenant.Role]int{tenant.Researcher: 50}} //nolint:exhaustive // of those in the test
 	y := newYardOf(t, cfg)
 	y.ok(yardmaster.PutUser{User: "ada", Role: tenant.Researcher, By: "alice"})
 	y.node("a", 2)

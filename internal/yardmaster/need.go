@@ -116,9 +116,9 @@ func (y *Yard) noteUnfit(r *jobRecord, s *place.Start) {
 	}
 }
 
-// recheckOwners describes all jobs anew after the first node that is reserved or runs jobs of one user at a time has
-// come, or the last one is gone. As long as there is none, owners are left out of needs: jobs of different owners with equal
-// needs are the same to a policy, which saves it much work.
+// recheckOwners describes all jobs anew after the first node that is reserved or runs jobs of one user at a time
+// has come, or the last one is gone. As long as there is none, owners are left out of needs: jobs of different
+// owners with equal needs are the same to a policy, which saves it much work.
 func (y *Yard) recheckOwners() {
 	if (y.nodes.AnySingle() || y.nodes.AnyReserved()) == y.singleUsers {
 		return

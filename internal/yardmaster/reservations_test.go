@@ -33,8 +33,8 @@ func reservingYard(t *testing.T) *yard {
 	return y
 }
 
-// Newcomer (c) 17: a node is set aside for a person and a time: no job of others starts there, and those that run when it
-// begins are requeued.
+// Newcomer (c) 17: a node is set aside for a person and a time: no job of others starts there, and those that run
+// when it begins are requeued.
 func TestANodeIsReserved(t *testing.T) {
 	t.Parallel()
 	y := reservingYard(t)

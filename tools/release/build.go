@@ -123,6 +123,7 @@ func (r *release) buildPlatform(ctx context.Context, p platform, stderr io.Write
 func (r *release) compileAll(ctx context.Context, p platform, out string, stderr io.Writer) error {
 	link := fmt.Sprintf("-s -w -buildid= -X main.version=%s -X main.commit=%s", r.Version, r.Commit)
 
+	//nolint:gosec // the package is one of the repository that the caller releases
 	if _, err := os.Stat(filepath.Join(r.Source, r.Package+"-helper")); errors.Is(err, fs.ErrNotExist) {
 		return r.compile(ctx, p, stderr, "-ldflags", link, "-o", out, r.Package)
 	}

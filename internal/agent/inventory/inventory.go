@@ -321,10 +321,10 @@ func (m *Machine) Release(uuid string, at time.Time) (news bool, err error) {
 	return m.health.release(m.opts.Clock.Now(), uuid, at)
 }
 
-// Probe measures the speed of the GPUs that the newest look found idle and without a fault and that
-// were not yet measured with this driver version. It returns how many it measured; the next look
-// reports the result. The caller must not start a run on them meanwhile: it cancels ctx first. begins is called if there
-// is anything to measure. A machine without PyTorch is not an error.
+// Probe measures the speed of the GPUs that the newest look found idle and without a fault and that were not yet
+// measured with this driver version. It returns how many it measured; the next look reports the result. The caller
+// must not start a run on them meanwhile: it cancels ctx first. begins is called if there is anything to measure.
+// A machine without PyTorch is not an error.
 func (m *Machine) Probe(ctx context.Context, begins func()) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

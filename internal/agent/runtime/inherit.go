@@ -76,7 +76,8 @@ func matches(list []string, name string) (listed, byPrefix bool) {
 
 // secretWords are parts of the names of variables that hold secrets. Such a variable is passed on only if the operator
 // names it as a whole.
-var secretWords = []string{"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "APIKEY", "API_KEY", "ACCESS_KEY", "PRIVATE"}
+var secretWords = []string{"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "APIKEY", "API_KEY",
+	"ACCESS_KEY", "PRIVATE"}
 
 // passes reports whether a variable of the agent's environment is passed on to programs.
 func passes(name string, more []string) bool {

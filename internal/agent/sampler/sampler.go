@@ -1,8 +1,8 @@
 // Package sampler measures what the runs of a machine use of its CPUs, memory, disks and network.
 //
-// A rank with a cgroup is measured by a few files of that; one without by the files of its processes in /proc. What
-// cannot be measured is said to be unmeasured, with the reason, and is never shown as zero. The agent calls it every few
-// seconds and adds what the GPU driver says.
+// A rank with a cgroup is measured by a few files of that; one without by the files of its processes in /proc.
+// What cannot be measured is said to be unmeasured, with the reason, and is never shown as zero. The agent calls
+// it every few seconds and adds what the GPU driver says.
 package sampler
 
 import (
@@ -244,7 +244,8 @@ func (s *Sampler) ofProcesses(u *job.Use, pids []int) {
 	}
 }
 
-// parseStat returns the CPU time of a process with that of the children that it has waited for, and its resident memory.
+// parseStat returns the CPU time of a process with that of the children that it has waited for, and its resident
+// memory.
 func parseStat(text string) (seconds float64, resident int64, ok bool) {
 	_, rest, found := cutLast(text, ")")
 	fields := strings.Fields(rest)
@@ -346,8 +347,8 @@ func readInterfaces(text string) (received, sent int64) {
 	return received, sent
 }
 
-// Final measures a rank of which no process is left, by its cgroup if it has one and by what this process has waited for:
-// all CPU time, and the memory of the largest process. Its supervisor calls it.
+// Final measures a rank of which no process is left, by its cgroup if it has one and by what this process has
+// waited for: all CPU time, and the memory of the largest process. Its supervisor calls it.
 func Final(now time.Time, g *cgroup.Group) job.Use {
 	u := job.Use{At: now}
 	s := New()

@@ -61,7 +61,7 @@ func TestWhatACgroupDoesNotCountIsSaidToBeUnmeasured(t *testing.T) {
 	dir := write(t, t.TempDir(), map[string]string{"memory.current": "3000\n"})
 	u := New().Sample(moment, map[string]Target{"a": {Group: &cgroup.Group{V2: true, Memory: dir}}})["a"]
 
-	for r, want := range map[job.Resource]bool{
+	for r, want := range map[job.Resource]bool{ //nolint:exhaustive // GPUs are not the sampler's
 		job.ResourceMemory: true, job.ResourceCPU: false, job.ResourceDisk: false, job.ResourceNetwork: false,
 	} {
 		if u.Measures(r) != want {
@@ -122,9 +122,9 @@ func TestInterfacesAreAddedUpWithoutLoopback(t *testing.T) {
 	t.Parallel()
 
 	received, sent := readInterfaces(`Inter-|   Receive                                                |  Transmit
- face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
-    lo:     900       9    0    0    0     0          0         0      900       9    0    0    0     0       0          0
-  eth0:     100       1    0    0    0     0          0         0       20       1    0    0    0     0       0          0
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes  packets errs drop fifo colls carrier compressed
+    lo:     900       9    0    0    0     0          0         0      900     9    0    0    0     0       0          0
+  eth0:     100       1    0    0    0     0          0         0       20     1    0    0    0     0       0          0
   eth1:11 1 0 0 0 0 0 0 2 1 0 0 0 0 0 0
 `)
 	if received != 111 || sent != 22 {

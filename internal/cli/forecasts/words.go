@@ -131,8 +131,8 @@ func left(j *api.Job, now time.Time) job.Band {
 	return job.Band{Low: max(b.Low, 0), Mid: max(b.Mid, 0), High: max(b.High, 0)}
 }
 
-// asOf returns a forecast as it is at a time, so that all figures of a screen are of one moment: of a job that runs, some
-// of what remained has passed.
+// asOf returns a forecast as it is at a time, so that all figures of a screen are of one moment: of a job that
+// runs, some of what remained has passed.
 func asOf(j *api.Job, now time.Time) *api.Forecast {
 	f := *j.Forecast
 	before := f.Remaining.Mid

@@ -152,8 +152,9 @@ func readScript(folder fs.FS, name string) (string, error) {
 
 // What the text of a program says about it.
 var (
-	imports     = regexp.MustCompile(`(?m)^\s*(?:import|from)\s+(\w+)`)
-	usesGPU     = regexp.MustCompile(`\.cuda\(|["']cuda|["']gpu["']|nvidia-smi|CUDA_VISIBLE_DEVICES|DistributedDataParallel`)
+	imports = regexp.MustCompile(`(?m)^\s*(?:import|from)\s+(\w+)`)
+	usesGPU = regexp.MustCompile(`\.cuda\(|["']cuda|["']gpu["']|nvidia-smi|CUDA_VISIBLE_DEVICES|` +
+		`DistributedDataParallel`)
 	distributed = regexp.MustCompile(`torch\.distributed|DistributedDataParallel|LOCAL_RANK`)
 	deviceCount = regexp.MustCompile(`(?:devices|num_gpus|gpus|n_gpus)\s*=\s*([0-9]{1,2})\b`)
 	savesTo     = regexp.MustCompile(`["'](?:\./)?(checkpoints?|ckpts?)["'/]`)
@@ -238,7 +239,8 @@ func (p *program) text() string {
 		line("%s", text)
 	}
 
-	line("# A job for Trainyard. Check it with: trainyard validate, and see where it would run with: trainyard submit --dry-run.")
+	line("# A job for Trainyard. Check it with: trainyard validate, and see where it would run with: " +
+		"trainyard submit --dry-run.")
 	line("# All fields: docs/reference/jobfile.md of Trainyard.")
 	line("name: %s", p.name)
 	line("workdir: .                  # uploaded before the job starts, without what .gitignore lists")

@@ -23,8 +23,8 @@ type part struct {
 	from, size int64
 }
 
-// uploadInParts sends a large file in parts, of which the yard may have some from an earlier try, and lets the yard join
-// them.
+// uploadInParts sends a large file in parts, of which the yard may have some from an earlier try, and lets the
+// yard join them.
 func uploadInParts(ctx context.Context, client *api.Client, file io.ReaderAt, f api.ManifestFile, t *tally) error {
 	parts, err := cut(ctx, file, f.Size)
 	if err != nil {

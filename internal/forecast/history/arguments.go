@@ -34,7 +34,7 @@ func Arguments(command string) map[string]float64 {
 	}
 
 	place, option := 0, ""
-	for _, field := range strings.Fields(command) {
+	for field := range strings.FieldsSeq(command) {
 		word := strings.Trim(field, `"';`)
 		name, value, assigned := strings.Cut(word, "=")
 
@@ -70,8 +70,8 @@ var AmountNames = []string{
 	"num_train_epochs", "epochs", "max_epochs", "num_epochs", "num_iterations",
 }
 
-// DurationNeutral reports whether a number of this name says nothing about how long a program takes: a seed, a port, the
-// number of an experiment.
+// DurationNeutral reports whether a number of this name says nothing about how long a program takes: a seed, a
+// port, the number of an experiment.
 func DurationNeutral(name string) bool { return slices.Contains(durationNeutral, name) }
 
 var durationNeutral = []string{

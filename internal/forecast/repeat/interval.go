@@ -168,9 +168,10 @@ func (p *Prediction) apply(e *estimate, residuals []quantile.WeightedValue, elap
 	return true
 }
 
-// tailProbability returns the part of the outcomes that an interval leaves out at each end. The jobs of a yard change, and
-// what has ended is not all that runs: intervals that held too seldom are widened, and others narrowed, by as much as
-// they missed what they claim (Gibbs and Candès, "Adaptive Conformal Inference Under Distribution Shift").
+// tailProbability returns the part of the outcomes that an interval leaves out at each end. The jobs of a yard
+// change, and what has ended is not all that runs: intervals that held too seldom are widened, and others
+// narrowed, by as much as they missed what they claim (Gibbs and Candès, "Adaptive Conformal Inference Under
+// Distribution Shift").
 func (p *Prediction) tailProbability() float64 {
 	n := float64(p.Checked)
 	adapted := tail + (p.Covered-(1-2*tail))*n/(n+adaptAfter)

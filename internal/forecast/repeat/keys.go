@@ -43,9 +43,7 @@ func arguments(f *history.Features) map[string]float64 {
 		all = map[string]float64{}
 	}
 
-	for name, v := range f.Hyper {
-		all[name] = v
-	}
+	maps.Copy(all, f.Hyper)
 
 	work := f.Amount
 	for _, name := range history.AmountNames {

@@ -46,8 +46,8 @@ func near(t *testing.T, what string, got, want, tolerance float64) {
 	}
 }
 
-// TestTheRepetitionOfAJobTakesAsLongAsBefore: newcomer 2. After 55 jobs that took a moment, a job file that had taken 51
-// and 54 seconds was forecast to take one.
+// TestTheRepetitionOfAJobTakesAsLongAsBefore: newcomer 2. After 55 jobs that took a moment, a job file that had
+// taken 51 and 54 seconds was forecast to take one.
 func TestTheRepetitionOfAJobTakesAsLongAsBefore(t *testing.T) {
 	t.Parallel()
 
@@ -161,7 +161,8 @@ func TestTheNarrowestLevelAnswers(t *testing.T) {
 		runs int
 	}{
 		{command("ann", "resnet", "python train.py --width 2"), repeat.SameJob, 1},
-		{history.Features{Owner: "ann", Name: "resnet", Command: "python  train.py --width 2", GPUs: 1}, repeat.SameCommand, 2},
+		{history.Features{Owner: "ann", Name: "resnet", Command: "python  train.py --width 2", GPUs: 1},
+			repeat.SameCommand, 2},
 		{command("ann", "resnet", "python train.py --width 4"), repeat.SameProgram, 3},
 		{command("cyd", "resnet-8", "python train.py --bf16"), repeat.SameScript, 4},
 		{command("cyd", "resnet-8", "python other.py"), repeat.SameName, 1},
@@ -276,7 +277,10 @@ func TestAnIndexDoesNotDependOnTheOrderNorOnHowItCameAbout(t *testing.T) {
 	whole := repeat.New(past)
 
 	shuffled := slices.Clone(past)
-	rand.New(rand.NewPCG(1, 1)).Shuffle(len(shuffled), func(i, k int) { shuffled[i], shuffled[k] = shuffled[k], shuffled[i] })
+	rand.New(rand.NewPCG(1, 1)).Shuffle(len(shuffled), func(i, k int) {
+		shuffled[i], shuffled[k] = shuffled[k],
+			shuffled[i]
+	})
 
 	first := repeat.New(past[:200])
 	before, _ := first.Predict(&repeat.Query{Features: past[299].Features})

@@ -215,7 +215,8 @@ func wantCopies(t *testing.T, s *shelf, data []byte) {
 	t.Helper()
 
 	for _, span := range [][2]int{
-		{0, len(data)}, {0, 0}, {len(data), len(data)}, {5, 6}, {min(segmentSize-1, len(data)), len(data)}, {len(data) / 2, len(data) - 1},
+		{0, len(data)}, {0, 0}, {len(data), len(data)}, {5, 6}, {min(segmentSize-1, len(data)), len(data)},
+		{len(data) / 2, len(data) - 1},
 	} {
 		var out bytes.Buffer
 		if err := s.Copy(t.Context(), &out, theLog, int64(span[0]), int64(span[1])); err != nil {

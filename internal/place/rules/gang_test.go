@@ -123,8 +123,8 @@ func TestAGangStartsOnUnlikeNodes(t *testing.T) {
 	}
 }
 
-// TestAGangWithSameGPU is newcomer 1: a job that says so starts on nodes with one GPU model alone, whatever their class,
-// and waits for them.
+// TestAGangWithSameGPU is newcomer 1: a job that says so starts on nodes with one GPU model alone, whatever their
+// class, and waits for them.
 func TestAGangWithSameGPU(t *testing.T) {
 	t.Parallel()
 

@@ -40,9 +40,7 @@ func (c *Collector) retireFiles(ctx context.Context, now time.Time, stock *Stock
 		stock.share(of.Owner, func(s *Share) { s.Files += bytes })
 	}
 
-	for j, reason := range c.Limits.SurplusFiles(rest) {
-		why[j] = reason
-	}
+	maps.Copy(why, c.Limits.SurplusFiles(rest))
 
 	for _, j := range slices.Sorted(maps.Keys(why)) {
 		if err := c.Loop.Held(); err != nil {

@@ -422,7 +422,8 @@ func TestAJobThatEndedCountsForTheNext(t *testing.T) {
 	now := b.clock.Now()
 	first.State, first.Seq, first.Ended = job.Succeeded, first.Seq+1, now
 	b.change([]job.Job{first}, job.Run{
-		ID: id.NewRun(first.ID, 1), Job: first.ID, Epoch: 1, Seq: 2, State: job.RunEnded, Ordered: noon, Started: noon, Ended: now,
+		ID: id.NewRun(first.ID, 1), Job: first.ID, Epoch: 1, Seq: 2, State: job.RunEnded, Ordered: noon,
+		Started: noon, Ended: now,
 	})
 	b.passes(1)
 

@@ -118,7 +118,7 @@ func (s *sender) webhook(ctx context.Context, with *Credentials, m *message) err
 
 	at := strconv.FormatInt(s.clock.Now().Unix(), 10)
 	mac := hmac.New(sha256.New, key)
-	fmt.Fprintf(mac, "%s.%s.%s", m.ID, at, body)
+	mac.Write(fmt.Appendf(nil, "%s.%s.%s", m.ID, at, body))
 
 	return s.post(ctx, with.URL, body, map[string]string{
 		"webhook-id": m.ID, "webhook-timestamp": at,

@@ -16,7 +16,8 @@ func summarize(j *job.Job, runs []job.Run, r *runRecord) (api.Utilization, error
 	}
 
 	out := api.Utilization{
-		Job: j.ID, Name: j.Spec.Name, Owner: j.Owner, Run: r.Run, Ended: r.Ended || j.State.Final(), Asked: asked(runs, r.Run),
+		Job: j.ID, Name: j.Spec.Name, Owner: j.Owner, Run: r.Run, Ended: r.Ended || j.State.Final(),
+		Asked: asked(runs, r.Run),
 	}
 
 	sum := sums{missing: map[job.Resource]string{}}
@@ -65,7 +66,6 @@ func (r *rankRecord) elapsed() float64 { return max(r.Last.At.Sub(r.First).Secon
 // sums adds up ranks.
 type sums struct {
 	now, mean, peak    amounts
-	gpuRanks           int
 	seconds            float64
 	read, written      int64
 	received, sent     int64

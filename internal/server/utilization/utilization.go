@@ -124,7 +124,7 @@ func (r *Recorder) open(ctx context.Context, name id.Job) (*record, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	if known, ok := r.jobs[name]; ok {
+	if known, ok = r.jobs[name]; ok {
 		return known, err // another report was quicker
 	}
 

@@ -179,7 +179,8 @@ func sameSchema(ctx context.Context, from pgx.Tx, lite *sqliteEngine) error {
 
 // copyTable copies the rows of a table into an empty one of the same name.
 func copyTable(ctx context.Context, from pgx.Tx, to *dbsql.Tx, table string, list []field) error {
-	if _, err := to.ExecContext(ctx, `DELETE FROM "`+table+`"`); err != nil { // what migrations put there
+	// What migrations put there goes. Names of tables are those of the schema.
+	if _, err := to.ExecContext(ctx, fmt.Sprintf(`DELETE FROM "%s"`, table)); err != nil {
 		return err
 	}
 
@@ -313,7 +314,7 @@ func (s *Store) replaceRows(ctx context.Context, from *dbsql.DB) (err error) {
 	}
 
 	for _, table := range names {
-		if _, err := to.ExecContext(ctx, `DELETE FROM "`+table+`"`); err != nil {
+		if _, err := to.ExecContext(ctx, fmt.Sprintf(`DELETE FROM "%s"`, table)); err != nil {
 			return failure("empty the table "+table, err)
 		}
 		if err := sendRows(ctx, conn, from, table, columns[table]); err != nil {
@@ -346,7 +347,7 @@ func sendRows(ctx context.Context, conn *dbsql.Conn, from *dbsql.DB, table strin
 
 		_, err := c.Conn().CopyFrom(ctx, pgx.Identifier{table}, names, &rowSource{Rows: rows, columns: list})
 
-		return err
+		return errors.Join(err, rows.Err())
 	})
 }
 

@@ -7,8 +7,8 @@ import (
 	"trainyard/internal/forecast/calibrate"
 )
 
-// mixed returns the curves of language models as if nobody had told them apart: all under one name and one model, though
-// their models, schedules and lengths differ.
+// mixed returns the curves of language models as if nobody had told them apart: all under one name and one model,
+// though their models, schedules and lengths differ.
 func mixed(list []sample) []sample {
 	var out []sample
 

@@ -13,9 +13,9 @@ import (
 	"trainyard/internal/job"
 )
 
-// The stream of ordinary jobs: lengths, GPUs and times of submission are those of jobs of a large cluster, Philly, which
-// come without names. Who submitted them, under which name and with which command is made up here: people run a few
-// programs each, mostly again as before, sometimes with a change, and now and then something new.
+// The stream of ordinary jobs: lengths, GPUs and times of submission are those of jobs of a large cluster, Philly,
+// which come without names. Who submitted them, under which name and with which command is made up here: people
+// run a few programs each, mostly again as before, sometimes with a change, and now and then something new.
 const (
 	streamUsers    = 200
 	streamPrograms = 5    // of a user, on average
@@ -115,8 +115,8 @@ func ordinaryJobs(trace []clusterJob, seed uint64) []ordinaryJob {
 	return list
 }
 
-// makeUp gives every part of the cluster its share of the users, and each of them programs that take as long as some job
-// of that part did.
+// makeUp gives every part of the cluster its share of the users, and each of them programs that take as long as
+// some job of that part did.
 func makeUp(trace []clusterJob, rng *rand.Rand) map[string][]*program {
 	parts := map[string][]clusterJob{}
 
@@ -153,7 +153,8 @@ func makeUp(trace []clusterJob, rng *rand.Rand) map[string][]*program {
 	return programs
 }
 
-// choose returns the program that a job of the trace was a run of: probably one that takes about as long on as many GPUs.
+// choose returns the program that a job of the trace was a run of: probably one that takes about as long on as
+// many GPUs.
 func choose(programs []*program, c clusterJob, rng *rand.Rand) *program {
 	if rng.Float64() < oneOffShare {
 		like := programs[rng.IntN(len(programs))]

@@ -1,5 +1,5 @@
-// Package logs_test measures how fast the output of a job is read, searched and followed with the command line, in a real
-// yard with one node on this machine.
+// Package logs_test measures how fast the output of a job is read, searched and followed with the command line, in
+// a real yard with one node on this machine.
 //
 // make bench-logs runs it with 1 GB; without -size it is a test with little output that every line is there once.
 package logs_test

@@ -1,9 +1,9 @@
-// Package newcomer_test is the day of a newcomer: what somebody who had never used Trainyard ran into, each finding as a
-// test that fails where it comes back.
+// Package newcomer_test is the day of a newcomer: what somebody who had never used Trainyard ran into, each
+// finding as a test that fails where it comes back.
 //
-// All tests share one yard, started once: a server under the default policy, three nodes with fake GPUs of two kinds, an
-// admin and two researchers, ada and grace, who type commands. README.md has the table of the findings and their tests,
-// also of those that need no yard.
+// All tests share one yard, started once: a server under the default policy, three nodes with fake GPUs of two
+// kinds, an admin and two researchers, ada and grace, who type commands. README.md has the table of the findings
+// and their tests, also of those that need no yard.
 package newcomer_test
 
 import (

@@ -1,6 +1,7 @@
 // Package watcher ends the program of a rank when its supervisor cannot.
 //
-// The agent starts one watcher for each rank beside its supervisor, as package subprocess says, in its own session. It covers what the supervisor cannot do for itself:
+// The agent starts one watcher for each rank beside its supervisor, as package subprocess says, in its own
+// session. It covers what the supervisor cannot do for itself:
 //
 //   - The supervisor is gone without having recorded an end, as when somebody killed it. An agent ends the rank then,
 //     and if the agent was killed too the watcher does. A program without a supervisor cannot be adopted, because
