@@ -61,7 +61,7 @@ func TestOutputs_LinksAreNotFollowedAndFilesHaveOneOwner(t *testing.T) {
 	for _, args := range [][]string{{"--list"}, {}, {"unnamed"}} {
 		to := filepath.Join(t.TempDir(), "to")
 		r := mallory.types(t, slices.Concat([]string{"fetch", string(j), "--to", to}, args)...)
-		if r.code == 0 || !strings.Contains(r.err, "no job "+string(j)) || len(contents(t, to)) > 0 {
+		if r.code == 0 || !strings.Contains(r.err, "job "+string(j)+" not found") || len(contents(t, to)) > 0 {
 			t.Errorf("mallory fetches %q: %s", args, &r)
 		}
 	}
