@@ -289,7 +289,7 @@ func TestReplayMakesADecisionOfThePastAgain(t *testing.T) {
 		t.Errorf("a run that is not there: %s", r)
 	}
 
-	if r := y.exits(t, 102, "replay", "j999"); !strings.Contains(r.err, "no job j999") {
+	if r := y.exits(t, 102, "replay", "j999"); !strings.Contains(r.err, "job j999 not found") {
 		t.Errorf("a job that is not there: %s", r)
 	}
 }
