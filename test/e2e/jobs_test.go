@@ -115,7 +115,10 @@ func TestCancelGivesTimeToSaveAndKillDoesNot(t *testing.T) {
 		t.Errorf("the killed job printed %q", got)
 	}
 
-	y.exits(t, 104, "cancel", cancelled)
+	if got := y.succeed(t, "cancel", cancelled).out; !strings.Contains(got, "had already ended") {
+		t.Errorf("cancelled once more: %q", got)
+	}
+
 	y.exits(t, 104, "resume", killed)
 }
 
