@@ -59,8 +59,12 @@ func split(file, text string) ([]*args, fault.List) {
 // what follows a # is a comment.
 func cut(file, line string, number int) ([]word, *fault.Error) {
 	var words []word
+	column, counted := 1, 0
+
 	for at := 0; at < len(line); {
-		w := word{line: number, column: utf8.RuneCountInString(line[:at]) + 1}
+		column += utf8.RuneCountInString(line[counted:at])
+		counted = at
+		w := word{line: number, column: column}
 
 		switch line[at] {
 		case ' ', '\t', '\n':
