@@ -301,7 +301,7 @@ func (a *app) options(w io.Writer, p *api.PlannedJob) error {
 		cost := humanize.Dollars(o.Cost)
 		switch {
 		case o.Unpriced:
-			cost = "" // it is not free: nobody said what the node costs
+			cost = "" // the price of the node is unknown, which is not the same as free
 		case o.Guess && o.Cost > 0:
 			cost = "unknown"
 		case o.CostMost > o.Cost*1.005:

@@ -76,7 +76,7 @@ func Parse(text string) (Recurrence, error) {
 	}
 
 	if r.Next(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
-		return Recurrence{}, fmt.Errorf("there is no such day, as the 30th of February")
+		return Recurrence{}, fmt.Errorf("no year has this day, such as 30 February")
 	}
 
 	return r, nil

@@ -69,7 +69,7 @@ func TestMistakes(t *testing.T) {
 		"5-1 * * * *":     "the range of the minute must go up",
 		"*/0 * * * *":     "the step of the minute must be",
 		"*/x * * * *":     "the step of the minute must be",
-		"0 0 30 feb *":    "no such day",
+		"0 0 30 feb *":    "no year has this day",
 		"1,,2 * * * *":    "the minute must be",
 		"@yearly":         "needs five fields",
 		"-1 * * * *":      "the minute must be",

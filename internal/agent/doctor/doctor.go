@@ -175,7 +175,7 @@ func (s *System) shell() Finding {
 	}
 
 	if _, err := os.Stat(filepath.Join(s.Root, "/bin/sh")); err == nil {
-		return warn(check, "install bash", "commands of jobs are run by /bin/sh, because there is no bash")
+		return warn(check, "install bash", "bash is not installed, so /bin/sh runs the commands of jobs")
 	}
 
 	return fail(check, "install bash", "neither bash nor sh was found: no job can run")

@@ -100,7 +100,7 @@ func TestEachDefectIsFoundWithARemedy(t *testing.T) {
 		"no pid namespaces": {
 			func(s *doctor.System) { remove(s, "/proc/self/ns/pid") }, "namespaces", doctor.Fail, "no pid namespaces",
 		},
-		"no bash":  {func(s *doctor.System) { remove(s, "/bin/bash") }, "shell", doctor.Warn, "run by /bin/sh"},
+		"no bash":  {func(s *doctor.System) { remove(s, "/bin/bash") }, "shell", doctor.Warn, "/bin/sh runs the commands"},
 		"no shell": {func(s *doctor.System) { remove(s, "/bin/bash"); remove(s, "/bin/sh") }, "shell", doctor.Fail, "no job can run"},
 		"a driver that does not answer": {
 			func(s *doctor.System) {

@@ -42,7 +42,7 @@ func TestLateIsSaidOfDeadlines(t *testing.T) {
 		expected string
 		left     string
 	}{
-		"nobody said":      {0, 0, "", "", "2h"},
+		"not declared":     {0, 0, "", "", "2h"},
 		"in time":          {5 * time.Hour, 0, "yes: 3h before its deadline", "", "2h"},
 		"just in time":     {2 * time.Hour, 0, "maybe: up to 1h after its deadline", "", "2h"},
 		"perhaps":          {150 * time.Minute, 0, "maybe: up to 30m after its deadline", "", "2h"},

@@ -268,7 +268,7 @@ func (p *program) text() string {
 
 	line("  # gpu: [A100:80GB, H100]  # acceptable models")
 	line("  cpus: 2")
-	line("  # memory: 32GB            # a run that uses more is stopped; without it there is no limit")
+	line("  # memory: 32GB            # a run that uses more is stopped; unlimited if left out")
 	line("")
 	line("# expect: 2h                # how long it takes: fills gaps in the schedule; it is never stopped for it")
 	line("# max_duration: 12h         # stopped after that")
