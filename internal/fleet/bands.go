@@ -131,6 +131,7 @@ func (t *Table) Bands() []Band {
 // changed marks a room as changed and moves it to its slot.
 func (t *Table) changed(i int) {
 	t.rooms[i].Mark = new(byte)
+	t.changes.add(i)
 	if t.arranged {
 		t.order.move(i, &t.rooms[i])
 	}

@@ -56,6 +56,7 @@ type Table struct {
 	groups   map[group]int32
 	order    arrangement
 	arranged bool // order is up to date
+	changes  Changes
 }
 
 // group is what the rooms of a band have in common.
@@ -66,7 +67,10 @@ type group struct {
 
 // NewTable returns an empty table.
 func NewTable() *Table {
-	return &Table{index: map[id.Node]int{}, kinds: map[string]int32{}, groups: map[group]int32{}}
+	t := &Table{index: map[id.Node]int{}, kinds: map[string]int32{}, groups: map[group]int32{}}
+	t.changes = Changes{table: t, layout: 1}
+
+	return t
 }
 
 // Put adds a node or replaces it. foreign are GPUs that processes outside the yard use. The
@@ -78,6 +82,7 @@ func (t *Table) Put(n *Node, foreign uint64) {
 		t.rooms = append(t.rooms, Room{})
 		t.index[n.ID] = i
 		t.unsorted, t.arranged = true, false
+		t.changes.layout++
 	}
 
 	r := &t.rooms[i]
@@ -183,6 +188,7 @@ func (t *Table) Remove(n id.Node) {
 	t.rooms = slices.Delete(t.rooms, i, i+1)
 	t.reindex()
 	t.arranged = false
+	t.changes.layout++
 }
 
 // Get returns the room of a node.
@@ -269,6 +275,7 @@ func (t *Table) SharedRooms() []Room {
 		slices.SortFunc(t.rooms, func(a, b Room) int { return strings.Compare(string(a.Node.ID), string(b.Node.ID)) })
 		t.reindex()
 		t.unsorted = false
+		t.changes.layout++
 	}
 
 	return t.rooms

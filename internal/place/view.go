@@ -21,8 +21,9 @@ import (
 // outlives the next change of the yard must be a Clone.
 type View struct {
 	Now     time.Time
-	Rooms   []fleet.Room // sorted by the nodes' names
-	Bands   []fleet.Band `json:",omitempty"` // the rooms in the order in which to fill them; nil if not arranged
+	Rooms   []fleet.Room   // sorted by the nodes' names
+	Bands   []fleet.Band   `json:",omitempty"` // the rooms in the order in which to fill them; nil if not arranged
+	Changes *fleet.Changes `json:"-"`          // which rooms have changed; nil if that is not known
 	Queue   *queue.Queue
 	Running []*Running // jobs that hold nodes, by order of submission
 
@@ -119,7 +120,7 @@ func SpotOf(n *fleet.Node) dataset.Spot {
 // the tariff, and the snapshot of the datasets.
 func (v *View) Clone() *View {
 	c := *v
-	c.Bands = nil // they belong to the table and only save work
+	c.Bands, c.Changes = nil, nil // they belong to the table and only save work
 	c.Queue = v.Queue.Clone()
 	c.Offers = slices.Clone(v.Offers)
 	c.Exhausted = slices.Clone(v.Exhausted)

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -75,15 +74,15 @@ const (
 	maxRuns      = 2000 // kept of each group
 )
 
-// groups returns the groups that a job belongs to, the narrowest first. A job of which it is not known what it runs
-// is in none of the first kind.
-func groups(k *Kin) []group {
-	all := [4]group{{k.User, k.Program.Key, k.GPUs}, {k.User, "", k.GPUs}, {"", "", k.GPUs}, {"", "", -1}}
+// groups returns the groups that a job belongs to, the narrowest first, and which of them is the first that counts: a
+// job of which it is not known what it runs is in none of the first kind.
+func groups(k *Kin) (all [4]group, first int) {
+	all = [4]group{{k.User, k.Program.Key, k.GPUs}, {k.User, "", k.GPUs}, {"", "", k.GPUs}, {"", "", -1}}
 	if k.Program.Key == "" {
-		return all[1:]
+		first = 1
 	}
 
-	return all[:]
+	return all, first
 }
 
 // enough is how many runs of a group are needed for an estimate.
@@ -99,11 +98,11 @@ func (g *group) enough() int {
 func (g *group) describe(k *Kin, count int) string {
 	switch {
 	case g.program != "":
-		return fmt.Sprintf("%s of %s", humanize.Count(count, "past run"), k.Program.Label)
+		return humanize.Count(count, "past run") + " of " + k.Program.Label
 	case g.user != "":
-		return fmt.Sprintf("%s of %s with %s", humanize.Count(count, "past job"), g.user, humanize.Count(g.gpus, "GPU"))
+		return humanize.Count(count, "past job") + " of " + string(g.user) + " with " + humanize.Count(g.gpus, "GPU")
 	case g.gpus >= 0:
-		return fmt.Sprintf("%s with %s", humanize.Count(count, "past job"), humanize.Count(g.gpus, "GPU"))
+		return humanize.Count(count, "past job") + " with " + humanize.Count(g.gpus, "GPU")
 	}
 
 	return humanize.Count(count, "past job")
@@ -143,7 +142,9 @@ func (p *Past) add(run *PastRun) (forgotten []uint64) {
 	p.last = max(p.last, run.Number)
 
 	k := Kin{User: run.User, Program: Program{Key: run.Program}, GPUs: run.GPUs}
-	for i, g := range groups(&k) {
+	all, first := groups(&k)
+
+	for i, g := range all[first:] {
 		s := p.runs[g]
 		if s == nil {
 			s = &sample{}
@@ -180,6 +181,15 @@ func (s *sample) add(run numberedRun) (old numberedRun) {
 	return old
 }
 
+// Version changes with every run that is added.
+func (p *Past) Version() uint64 {
+	if p == nil {
+		return 0
+	}
+
+	return p.last
+}
+
 // Estimate is how long jobs like one took.
 type Estimate struct {
 	Mean      time.Duration
@@ -194,7 +204,9 @@ func (p *Past) Estimate(k Kin) (Estimate, bool) {
 		return Estimate{}, false
 	}
 
-	for _, g := range groups(&k) {
+	all, first := groups(&k)
+
+	for _, g := range all[first:] {
 		s := p.runs[g]
 		if s == nil || len(s.sorted) < g.enough() {
 			continue
@@ -218,7 +230,9 @@ func (p *Past) RemainingTime(k Kin, age time.Duration) time.Duration {
 		return 0
 	}
 
-	for _, g := range groups(&k) {
+	all, first := groups(&k)
+
+	for _, g := range all[first:] {
 		s := p.runs[g]
 		if s == nil {
 			continue

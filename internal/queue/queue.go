@@ -104,6 +104,7 @@ type Queue struct {
 	emptyQueues int // shape queues without jobs: kept for a while, because the next job often has the same shape
 	length      int
 	roll        roll
+	journal     journal
 }
 
 type level struct {
@@ -157,7 +158,7 @@ func (l *Queue) Add(it *Item, need fleet.Need) {
 	it.length = lengthOf(it)
 	s.lasts[it.length]++
 	l.length++
-	l.roll.enter(it)
+	l.journal.add(note{stay: l.roll.enter(it), number: it.Number, job: it.Job})
 }
 
 // Remove removes a job.
@@ -180,7 +181,7 @@ func (l *Queue) Remove(it *Item) {
 	}
 
 	l.length--
-	l.roll.leave(it)
+	l.journal.add(note{stay: l.roll.leave(it), number: it.Number, job: it.Job, left: true})
 
 	it.Shape.lasts[it.length]--
 	if it.Shape.lasts[it.length] == 0 {

@@ -33,7 +33,8 @@ func (r *roll) find(number uint64) int {
 	return at
 }
 
-func (r *roll) enter(it *Item) {
+// enter adds a job and returns the number of its stay.
+func (r *roll) enter(it *Item) uint64 {
 	r.last++
 	e := entry{it.Number, r.last, it}
 
@@ -48,20 +49,36 @@ func (r *roll) enter(it *Item) {
 	default:
 		r.list = slices.Insert(r.list, at, e)
 	}
+
+	return e.stay
 }
 
-func (r *roll) leave(it *Item) {
+// item returns the job of a stay, nil if it has left. number is that of the job.
+func (r *roll) item(number, stay uint64) *Item {
+	for at := r.find(number); at < len(r.list) && r.list[at].number == number; at++ {
+		if r.list[at].stay == stay {
+			return r.list[at].item
+		}
+	}
+
+	return nil
+}
+
+// leave removes a job and returns the number of its stay, 0 if it was not there.
+func (r *roll) leave(it *Item) uint64 {
 	at := r.find(it.Number)
 	for at < len(r.list) && r.list[at].item != it { // numbers should be unique, but that is not checked here
 		at++
 		if at == len(r.list) || r.list[at].number > it.Number {
-			return
+			return 0
 		}
 	}
 
 	if at == len(r.list) {
-		return
+		return 0
 	}
+
+	stay := r.list[at].stay
 
 	r.list[at].item = nil
 	r.gaps++
@@ -69,6 +86,20 @@ func (r *roll) leave(it *Item) {
 		r.list = slices.DeleteFunc(r.list, func(e entry) bool { return e.item == nil })
 		r.gaps = 0
 	}
+
+	return stay
+}
+
+// Find returns the queued job with a number, nil if there is none.
+func (l *Queue) Find(number uint64) *Item {
+	list := l.roll.list
+	for at := l.roll.find(number); at < len(list) && list[at].number == number; at++ {
+		if list[at].item != nil {
+			return list[at].item
+		}
+	}
+
+	return nil
 }
 
 // Items lists the queued jobs in order of submission.

@@ -79,7 +79,7 @@ func (d *defrag) next() *queue.Item {
 
 	switch {
 	case d.plan.Reservation != nil:
-		first = d.queued(func(it *queue.Item) bool { return it.Job == d.plan.Reservation.Job })
+		first = d.reserved(d.plan.Reservation.Job)
 	case len(d.plan.Bookings) > 0:
 		first = d.plan.Bookings[0].Item
 	default:
@@ -95,6 +95,17 @@ func (d *defrag) next() *queue.Item {
 	}
 
 	return first
+}
+
+// reserved returns the queued job that the plan has reserved nodes for.
+func (d *defrag) reserved(j id.Job) *queue.Item {
+	number, _ := j.Number()
+
+	if it := d.view.Queue.Find(number); it != nil && it.Job == j {
+		return it
+	}
+
+	return nil
 }
 
 // queued returns the first queued job with a property, nil if there is none.
@@ -226,7 +237,9 @@ func (d *defrag) cheapest() (solution, bool) {
 // jobs that leave their nodes.
 func (d *defrag) begin(leaving []*away) {
 	t := &d.policy.timeline
-	t.Update(timeline.Snapshot{Now: d.view.Now, Rooms: d.view.Rooms, Past: d.view.Past, Guess: ondemand.Standard().Guess})
+	t.Update(timeline.Snapshot{
+		Now: d.view.Now, Rooms: d.view.Rooms, Changes: d.view.Changes, Past: d.view.Past, Guess: ondemand.Standard().Guess,
+	})
 
 	for _, a := range leaving {
 		held := a.run.Allocations[0]

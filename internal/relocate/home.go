@@ -192,15 +192,21 @@ func isHome(c fleet.Class) bool { return c != fleet.OnDemand }
 
 // idle reports whether a node of the yard has anything free.
 func (h *homeward) idle() bool {
-	return slices.ContainsFunc(h.view.Rooms, func(r fleet.Room) bool {
-		return r.Open && isHome(r.Node.Class) && (r.Free != 0 || r.Sound == 0)
-	})
+	for i := range h.view.Rooms { // they are large: without copying them
+		if r := &h.view.Rooms[i]; r.Open && isHome(r.Node.Class) && (r.Free != 0 || r.Sound == 0) {
+			return true
+		}
+	}
+
+	return false
 }
 
 // enter enters the plan into the timeline, with what it keeps for queued jobs.
 func (h *homeward) enter() {
 	t := &h.policy.timeline
-	t.Update(timeline.Snapshot{Now: h.view.Now, Rooms: h.view.Rooms, Past: h.view.Past, Guess: ondemand.Standard().Guess})
+	t.Update(timeline.Snapshot{
+		Now: h.view.Now, Rooms: h.view.Rooms, Changes: h.view.Changes, Past: h.view.Past, Guess: ondemand.Standard().Guess,
+	})
 
 	settled := map[id.Job]bool{} // queued jobs of which it is known where they will run
 

@@ -177,3 +177,44 @@ func TestWhatIsRememberedOfRuns(t *testing.T) {
 		t.Errorf("train.py is expected to take %s by %q, want 1h by 6 past runs of train.py", got.Mean, got.Basis)
 	}
 }
+
+// TestPoliciesAreToldOfEndedRunsInTime: of the first runs at once, of one more among many after a minute.
+func TestPoliciesAreToldOfEndedRunsInTime(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.gpuNode("a", "A100", 8)
+	told := func() uint64 { return y.View(y.now).Past.Version() }
+
+	run := func() {
+		r := id.NewRun(y.submit("alice", spec(1)), 1)
+		y.Round(y.now)
+		y.ok(yardmaster.NodeReport{Node: "a", Ranks: []yardmaster.RankReport{{Run: r, State: job.RunRunning, Started: y.now}}})
+		y.now = y.now.Add(time.Second)
+		y.ok(yardmaster.NodeReport{Node: "a", Ranks: []yardmaster.RankReport{{Run: r, State: job.RunEnded, Ended: y.now}}})
+		y.Take()
+	}
+
+	for i := range uint64(40) {
+		run()
+
+		if got := told(); i < 16 && got != i+1 {
+			t.Fatalf("after %d runs %d are told", i+1, got)
+		}
+	}
+
+	y.now = y.now.Add(time.Minute)
+	if got := told(); got != 40 {
+		t.Fatalf("%d runs are told, want 40", got)
+	}
+
+	run()
+
+	if got := told(); got != 40 {
+		t.Errorf("%d runs are told at once, want 40", got)
+	}
+
+	y.now = y.now.Add(time.Minute)
+	if got := told(); got != 41 {
+		t.Errorf("%d runs are told after a minute, want 41", got)
+	}
+}

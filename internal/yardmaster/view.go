@@ -26,10 +26,26 @@ func (y *Yard) view(now time.Time) *place.View {
 	v.Offers, v.Exhausted = y.leases.Offers(y.now)
 	v.NodeLimit = place.NodeLimit{Max: y.leases.MaxNodes(), InUse: y.leases.Count()}
 	v.Leases = y.leases.Live()
-	v.Past = &y.past
+	v.Past = y.pastForPlans()
 	v.Network = y.cfg.Network
 
 	return v
+}
+
+// pastRenewal is after how long policies are told of runs that have ended, at the latest.
+const pastRenewal = time.Minute
+
+// pastForPlans returns the durations of earlier runs as policies see them. They estimate from it how long jobs last, and
+// do so anew when it changes: it is renewed when it has grown by a sixteenth, and after pastRenewal.
+func (y *Yard) pastForPlans() *queue.Past {
+	added := y.past.Version() - y.planPast.Version()
+	passed := y.now.Sub(y.planPastAt)
+
+	if y.planPast == nil || added > 0 && (16*added >= y.past.Version() || passed >= pastRenewal || passed < 0) {
+		y.planPast, y.planPastAt = y.past.Clone(), y.now
+	}
+
+	return y.planPast
 }
 
 // basicView is the part of a view that costs nothing to make: nodes, queue and running jobs.
@@ -41,6 +57,7 @@ func (y *Yard) basicView(now time.Time) *place.View {
 		Now:     y.now,
 		Rooms:   y.nodes.Rooms.SharedRooms(),
 		Bands:   y.nodes.Rooms.Bands(),
+		Changes: y.nodes.Rooms.Changes(),
 		Queue:   y.queue,
 		Running: y.running,
 	}

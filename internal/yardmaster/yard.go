@@ -116,6 +116,8 @@ type Yard struct {
 
 	queue       *queue.Queue
 	past        queue.Past                 // durations of earlier runs
+	planPast    *queue.Past                // a copy of it, as policies see it; nil before the first plan
+	planPastAt  time.Time                  // when it was copied
 	programs    map[string]history.Program // what commands run
 	references  references                 // GPUs that expected run times are for
 	running     runningJobs                // jobs that hold nodes, by number

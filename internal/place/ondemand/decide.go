@@ -46,7 +46,9 @@ func newDecider(p *Policy, v *place.View, plan *place.Plan, jobs map[id.Job]*lea
 	}
 
 	p.patiences.Forget(v.Queue)
-	p.timeline.Update(timeline.Snapshot{Now: v.Now, Rooms: v.Rooms, Past: v.Past, Guess: p.terms.Guess})
+	p.timeline.Update(timeline.Snapshot{
+		Now: v.Now, Rooms: v.Rooms, Changes: v.Changes, Past: v.Past, Guess: p.terms.Guess,
+	})
 
 	d := &decider{
 		Policy: p, view: v, plan: plan, leased: jobs, placed: map[id.Job]bool{}, shapes: map[*queue.Shape]*shape{},

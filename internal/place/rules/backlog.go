@@ -3,6 +3,7 @@ package rules
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -12,29 +13,30 @@ import (
 )
 
 // backlog is what is known of the jobs from round to round: how long each queued job will
-// last and what its time is worth, in the order of the last round, and who has jobs here. A
-// job is described when it enters the queue and forgotten when it leaves it.
+// last and what its time is worth, in the order in which they are considered (lanes), and who has
+// jobs here. A job is described when it enters the queue and forgotten when it leaves it; a round
+// looks at those that have entered and left since the last one.
 type backlog struct {
-	queue     *queue.Queue
-	hadOffers bool   // there were offers: jobs have a patience
-	version   uint64 // of the timeline
-	stays     []stay // by order of submission
-	spare     []stay
-	order     []*queuedJob // as they were considered last, then the new ones
-	jobs      map[id.Job]*queuedJob
-	shapes    map[*queue.Shape]*shape
+	queue       *queue.Queue
+	position    uint64 // in the changes of the queue, up to which they are known
+	now         time.Time
+	hadOffers   bool   // there were offers: jobs have a patience
+	version     uint64 // of the timeline
+	generation  uint64 // incremented when offers or nodes have changed: see queuedJob.provisioning
+	comparisons uint64 // with all jobs of the queue
+	jobs        map[id.Job]*queuedJob
+	volatile    map[*queuedJob]bool // described anew in each round
+	undescribed []*queuedJob        // described in this round
+	shapes      map[*queue.Shape]*shape
+	past        *queue.Past
+	pastVersion uint64
+	kins        map[queue.Kin]*kin
+	lanes
 	leased    []*queuedJob // for which nodes are provisioned
 	users     queue.Portions[id.User]
 	projects  queue.Portions[id.Project]
 	running   []*place.Running // as the view had them
 	stoppable []stoppableJob   // those of them that could be preempted, by order of submission
-}
-
-// stay is a job's stay in the queue.
-type stay struct {
-	count    uint64
-	job      *queuedJob
-	volatile bool // the job is described anew in each round
 }
 
 // stoppableJob is a running job that could be preempted.
@@ -52,7 +54,10 @@ type stoppableJob struct {
 func (l *backlog) update(e *engine) {
 	v := e.view
 	if l.queue != v.Queue {
-		*l = backlog{queue: v.Queue, jobs: map[id.Job]*queuedJob{}, shapes: map[*queue.Shape]*shape{}}
+		*l = backlog{
+			queue: v.Queue, jobs: map[id.Job]*queuedJob{}, volatile: map[*queuedJob]bool{},
+			shapes: map[*queue.Shape]*shape{}, kins: map[queue.Kin]*kin{}, lanes: newLanes(),
+		}
 	}
 
 	if l.version != e.timeline.Version() {
@@ -61,75 +66,128 @@ func (l *backlog) update(e *engine) {
 	}
 
 	l.updateRunning(v.Running)
+	l.updateKins(e)
+	e.policy.patiences.Forget(v.Queue)
+	l.updateQueued()
 
 	if offered := len(v.Offers) > 0; offered != l.hadOffers {
 		l.hadOffers = offered
-		for i := range l.stays {
-			l.stays[i].volatile = true
+		l.undescribed = l.undescribed[:0]
+		for _, j := range l.jobs {
+			l.volatile[j] = true
 		}
 	}
 
-	e.policy.patiences.Forget(v.Queue)
-	l.walk(e)
+	l.describe(e)
+
+	if v.Now.Before(l.now) {
+		l.rejuvenate(v.Now)
+	}
+
+	l.now = v.Now
+	l.age(v.Now)
 }
 
-// walk compares the queued jobs with those that were there, and describes the new ones.
-func (l *backlog) walk(e *engine) {
-	old, next := l.stays, l.spare[:0]
-	for count, it := range e.view.Queue.Stays {
-		for len(old) > 0 && old[0].count != count && old[0].job.item.Number <= it.Number {
-			l.leave(old[0].job)
-			old = old[1:]
-		}
+// updateQueued finds out who has entered the queue and who has left it.
+func (l *backlog) updateQueued() {
+	changes, ok := l.queue.ChangesSince(l.position)
+	l.position = l.queue.Position()
 
-		var s stay
-		if len(old) > 0 && old[0].count == count {
-			s, old = old[0], old[1:]
-		} else {
-			s = stay{count, l.enter(it), true}
-			l.order = append(l.order, s.job)
-		}
-
-		if s.volatile {
-			s.volatile = e.describe(s.job)
-		}
-
-		next = append(next, s)
+	if !ok {
+		l.compare()
+		return
 	}
 
-	for _, s := range old {
-		l.leave(s.job)
-	}
+	for c := range changes {
+		if c.Item != nil {
+			l.enter(c.Stay, c.Item)
+			continue
+		}
 
-	clear(l.stays)
-	l.stays, l.spare = next, l.stays
+		if j := l.jobs[c.Job]; j != nil && j.stay == c.Stay {
+			l.leave(j)
+		}
+	}
 }
 
-func (l *backlog) enter(it *queue.Item) *queuedJob {
+// compare compares all queued jobs with those that were there.
+func (l *backlog) compare() {
+	l.comparisons++
+
+	for stay, it := range l.queue.Stays {
+		j := l.jobs[it.Job]
+		if j != nil && j.stay != stay {
+			l.leave(j)
+			j = nil
+		}
+
+		if j == nil {
+			j = l.enter(stay, it)
+		}
+
+		j.comparison = l.comparisons
+	}
+
+	for _, j := range l.jobs {
+		if j.comparison != l.comparisons {
+			l.leave(j)
+		}
+	}
+}
+
+func (l *backlog) enter(stay uint64, it *queue.Item) *queuedJob {
 	j := newQueuedJob(it, l.shape(it.Shape), l.users.Join(it.User))
+	j.stay = stay
 	if it.Project != "" {
 		j.project = l.projects.Join(it.Project)
 	}
 
 	j.shape.jobs++
 	l.jobs[it.Job] = j
+	l.undescribed = append(l.undescribed, j)
 
 	return j
 }
 
 func (l *backlog) leave(j *queuedJob) {
-	j.removed = true
 	l.users.Leave(j.item.User)
 
 	if j.item.Project != "" {
 		l.projects.Leave(j.item.Project)
 	}
 
+	l.remove(j)
 	l.release(j)
+	delete(l.volatile, j)
 
 	if l.jobs[j.item.Job] == j {
 		delete(l.jobs, j.item.Job)
 	}
+}
+
+// describe describes the new jobs and those of which the answer may be another in this round. It does so by order of
+// submission: the patience of a job depends on those before it.
+func (l *backlog) describe(e *engine) {
+	for j := range l.volatile {
+		l.undescribed = append(l.undescribed, j)
+	}
+
+	slices.SortFunc(l.undescribed, func(a, b *queuedJob) int { return cmp.Compare(a.number, b.number) })
+
+	for _, j := range l.undescribed {
+		l.remove(j)
+
+		if e.describe(j) {
+			l.volatile[j] = true
+		} else {
+			delete(l.volatile, j)
+		}
+
+		l.add(j, e.view.Now)
+	}
+
+	clear(l.undescribed)
+	l.undescribed = l.undescribed[:0]
 }
 
 // shape returns what is known of all jobs with one need.
@@ -143,20 +201,52 @@ func (l *backlog) shape(q *queue.Shape) *shape {
 	return s
 }
 
-// release drops what is known of a job's shape if nobody else has it.
+// release drops what is known of a job's shape and kin if nobody else has it.
 func (l *backlog) release(j *queuedJob) {
 	j.shape.jobs--
 	if j.shape.jobs == 0 {
 		delete(l.shapes, j.shape.of)
 	}
+
+	if j.kin == nil {
+		return
+	}
+
+	j.kin.jobs--
+	if j.kin.jobs == 0 {
+		delete(l.kins, j.kin.of)
+	}
+}
+
+// kinOf returns what is known of how long a queued job takes that does not say so.
+func (l *backlog) kinOf(e *engine, it *queue.Item) *kin {
+	of := queue.KinOf(it)
+	k, ok := l.kins[of]
+	if !ok {
+		k = e.newKin(of)
+		l.kins[of] = k
+	}
+
+	k.jobs++
+
+	return k
+}
+
+// updateKins estimates anew how long jobs take, if more of the past is known.
+func (l *backlog) updateKins(e *engine) {
+	past, version := e.view.Past, e.view.Past.Version()
+	if past == l.past && version == l.pastVersion {
+		return
+	}
+
+	l.past, l.pastVersion = past, version
+	for _, k := range l.kins {
+		k.estimate(e)
+	}
 }
 
 // dropProvisioning drops what provisioning for the jobs would cost.
-func (l *backlog) dropProvisioning() {
-	for i := range l.stays {
-		l.stays[i].job.provisioning = nil
-	}
-}
+func (l *backlog) dropProvisioning() { l.generation++ }
 
 // updateRunning compares the running jobs with those that ran.
 func (l *backlog) updateRunning(list []*place.Running) {

@@ -22,12 +22,33 @@ func (e *engine) insteadOfStart(j *queuedJob, s *shape, o *option, all []option)
 		return nil // it was decided when the nodes were provisioned
 	}
 
+	if e.alikeBeside(j, s, o, all) {
+		return nil
+	}
+
 	other := e.chooseWithout(j, s, o, all)
 	if other == nil || !other.provisions() && other.startsIn == 0 && other.pool == o.pool && len(other.mix) == len(o.mix) {
 		return nil
 	}
 
 	return e.counterfactual(place.Placement, j, s, o, other)
+}
+
+// alikeBeside reports whether a job would surely start on a node of the same pool instead: one is free that costs the
+// same, and no other option is as good. That is mostly so, and found out without a search for the best.
+func (e *engine) alikeBeside(j *queuedJob, s *shape, o *option, all []option) bool {
+	need := &s.Match.Need
+	if need.Nodes > 1 || need.MaxGPUs > need.GPUs || j.costSensitive || e.costs.of(o.pool).rent > 0 || e.needsStaging(j) {
+		return false
+	}
+
+	for i := range all {
+		if x := &all[i]; x.score == o.score && (x.provisions() || x.pool != o.pool) {
+			return false
+		}
+	}
+
+	return e.timeline.FitsBeside(e.request(j, s, o.pool, o.runs), o.pool, o.rooms[0])
 }
 
 // deferral records the decision to wait for a node of the yard, if the policy would otherwise provision

@@ -23,7 +23,7 @@ type engine struct {
 	backlog       *backlog
 	costHourValue money.PerHour    // what the time of a cost-sensitive job is worth
 	allow         tenant.Allowance // of the current job
-	unlimited     bool             // Config.Visits does not apply: a person asked about one job
+	visits        int              // hosts and rooms that the round may look at for jobs that cannot start now
 	hostVisits    int              // hosts that were looked at for preemption
 	uncounted     int              // visits that decided nothing: what would have been done otherwise
 	plan          place.Plan
@@ -42,13 +42,21 @@ func newEngine(p *Policy, v *place.View) *engine {
 		policy: p, cfg: &p.cfg, view: v, claims: place.NewClaims(v), earliestWake: v.Now.Add(time.Second),
 		round: p.rounds, timeline: &p.timeline, costs: &p.costs, backlog: &p.backlog,
 		costHourValue: p.cfg.Value[job.ObjectiveCost], allow: tenant.Unlimited(), hostsByShape: map[*shape][]*host{},
+		visits: p.cfg.Visits,
 	}
 
-	e.timeline.Update(timeline.Snapshot{Now: v.Now, Rooms: v.Rooms, Past: v.Past, Guess: p.cfg.Guess})
+	if len(v.Offers) > 0 {
+		e.visits *= offerVisits
+	}
+
+	e.timeline.Update(timeline.Snapshot{
+		Now: v.Now, Rooms: v.Rooms, Changes: v.Changes, Past: v.Past, Guess: p.cfg.Guess,
+	})
 	e.costs.update(e.timeline, v)
 	e.updateOffers()
 	e.backlog.update(e)
 	e.dedicateLeased()
+	e.weighShares()
 
 	return e
 }
@@ -60,14 +68,12 @@ func (e *engine) consider(j *queuedJob) {
 		return
 	}
 
-	limited := e.spent() && len(s.Able) > 0
-	if limited && !e.timeline.MayFit(&s.Shape) {
-		e.wakeAt(j.due)
+	j.limited = e.spent() && len(s.Able) > 0
+	if j.limited && !e.timeline.MayFit(&s.Shape) {
 		return
 	}
 
-	j.limited = limited
-	j.nowOnly = limited || len(j.leases) > 0 || e.overQuota(j) // with leases, its nodes are being provisioned
+	j.nowOnly = j.limited || len(j.leases) > 0 || e.overQuota(j) // with leases, its nodes are being provisioned
 	if j.nowOnly && e.futile(j, s) {
 		return
 	}
@@ -97,40 +103,75 @@ func (e *engine) consider(j *queuedJob) {
 	}
 }
 
-// knownBlocked reports whether a job cannot start and need not be considered: one of the
-// same shape that lasts no longer found nothing, and less is free now. That does not hold
-// where nodes can be provisioned, for jobs that go first, and for gangs.
-func (e *engine) knownBlocked(j *queuedJob, s *shape) bool {
-	if len(e.view.Offers) > 0 || j.aged || s.of.Need.Nodes > 1 {
+// closed reports whether consider does nothing for the jobs of a lane that last so long or longer, until the plan
+// frees something.
+func (e *engine) closed(x *lane, shortest time.Duration) bool {
+	if x.alone != nil {
 		return false
 	}
 
-	return s.shortestBlocked > 0 && s.stopsThen == len(e.plan.Stops) && j.lasts >= s.shortestBlocked
+	s := e.present(x.shape)
+	if !x.aged && e.blocked(s, shortest) {
+		return true
+	}
+
+	if !e.spent() || len(s.Able) == 0 {
+		return false
+	}
+
+	return !e.timeline.MayFit(&s.Shape) || x.unprofiled && e.full(s, shortest)
+}
+
+// knownBlocked reports whether a job cannot start and need not be considered. That does not hold for jobs that go
+// first and for those with nodes of their own.
+func (e *engine) knownBlocked(j *queuedJob, s *shape) bool {
+	return !j.aged && len(j.leases) == 0 && e.blocked(s, j.lasts)
+}
+
+// blocked reports whether jobs of a shape that last so long cannot start: one of the same shape that lasts no longer
+// found nothing, and less is free now. That does not hold where nodes can be provisioned, and for gangs.
+func (e *engine) blocked(s *shape, lasts time.Duration) bool {
+	if len(e.view.Offers) > 0 || s.of.Need.Nodes > 1 {
+		return false
+	}
+
+	return s.shortestBlocked > 0 && s.stopsThen == len(e.plan.Stops) && lasts >= s.shortestBlocked
 }
 
 // futile reports whether a job that may only start now cannot: nothing is free for it, and
 // its nodes are being provisioned, or there will be another round before it is due.
 func (e *engine) futile(j *queuedJob, s *shape) bool {
-	if !e.knownFull(j, s) || len(j.leases) == 0 && e.wakesEarlier(j.due) {
-		return false
-	}
-
-	for _, pool := range s.Able {
-		e.timeline.Prune(pool, s.Match.Need.GPUs)
-	}
-
-	return true
+	return e.knownFull(j, s) && (j.limited || len(j.leases) > 0 || !e.wakesEarlier(j.due))
 }
 
-// knownFull reports whether it is known that nothing is free for a job: one of the same
-// shape that lasts no longer found no room, and nothing was freed since.
+// knownFull reports whether it is known that nothing is free for a job.
 func (e *engine) knownFull(j *queuedJob, s *shape) bool {
-	return s.shortestFull > 0 && s.freedThen == e.freed && j.lasts >= s.shortestFull && j.unprofiled && !j.hasNode
+	return j.unprofiled && !j.hasNode && e.full(s, j.lasts)
 }
+
+// full reports whether nothing is free for jobs of a shape that last so long: one of the same shape that lasts no
+// longer found no room, and nothing was freed since.
+func (e *engine) full(s *shape, lasts time.Duration) bool {
+	return s.shortestFull > 0 && s.freedThen == e.freed && lasts >= s.shortestFull
+}
+
+// offerVisits is how many times as many rooms a round looks at where nodes can be provisioned: for how long a job
+// would have to wait decides there what is paid.
+const offerVisits = 8
 
 // spent reports whether the round has looked at as many rooms as it may.
-func (e *engine) spent() bool {
-	return !e.unlimited && e.timeline.Visits()-e.uncounted+e.hostVisits > e.cfg.Visits
+func (e *engine) spent() bool { return e.timeline.Visits()-e.uncounted+e.hostVisits > e.visits }
+
+// finish completes the plan. If some jobs were not looked at closely, there is another round when the next job is
+// due: then it goes first.
+func (e *engine) finish() place.Plan {
+	if e.spent() {
+		if due, ok := e.backlog.nextDue(); ok {
+			e.wakeAt(due)
+		}
+	}
+
+	return e.plan
 }
 
 // wakeAt requests another round at a time at which nothing else may happen, in a second at

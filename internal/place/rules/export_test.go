@@ -1,6 +1,11 @@
 package rules
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+
+	"trainyard/internal/place"
+)
 
 // Twin returns a policy that remembers the same of the jobs it has met, which is part of
 // what it decides by, and has seen no view.
@@ -13,3 +18,40 @@ func (p *Policy) Known() string {
 
 // Shapes returns of how many shapes something is kept.
 func (p *Policy) Shapes() int { return len(p.backlog.shapes) }
+
+// PlanOneByOne is Plan without lanes: it considers every queued job.
+func (p *Policy) PlanOneByOne(v *place.View) place.Plan {
+	e := newEngine(p, v)
+	defer p.tidyUp()
+
+	e.backlog.settle()
+
+	var all []*queuedJob
+	for _, j := range e.backlog.jobs {
+		e.weigh(j)
+		all = append(all, j)
+	}
+
+	slices.SortFunc(all, compareJobs)
+
+	for _, j := range all {
+		e.consider(j)
+	}
+
+	return e.finish()
+}
+
+// Considered counts the jobs that a round considers one by one.
+func (p *Policy) Considered(v *place.View) int {
+	e := newEngine(p, v)
+	defer p.tidyUp()
+
+	count := 0
+	queued := e.walk()
+	for j := queued.next(); j != nil; j = queued.next() {
+		e.consider(j)
+		count++
+	}
+
+	return count
+}

@@ -16,39 +16,86 @@ import (
 
 // queuedJob is a queued job and what is known of it.
 type queuedJob struct {
-	// What the order depends on stands together in memory: every round reads it for every job.
-	shape         *shape
-	user          *queue.Portion[id.User]
-	project       *queue.Portion[id.Project]
-	baseKey       float64 // the key before fair share
-	overshare     float64 // what its owner and its project used beyond their shares
-	sharePenalty  float64 // factor on the key for that
-	key           float64 // less goes first
-	priority      int
-	number        uint64
-	due           time.Time // it goes first from then on
-	lasts         time.Duration
-	aged          bool
-	removed       bool           // it has left the queue
+	// What the order depends on stands together in memory.
+	length
+	user         *queue.Portion[id.User]
+	project      *queue.Portion[id.Project]
+	width        float64 // its GPUs, as far as wide jobs go first
+	overshare    float64 // what its owner and its project used beyond their shares
+	sharePenalty float64 // factor on the key for that
+	key          float64 // less goes first
+	priority     int
+	number       uint64
+	due          time.Time     // it goes first from then on
+	value        money.PerHour // of its time
+	aged         bool
+
 	unprofiled    bool           // its speed on different GPUs is unknown: it is assumed to scale with theirs
 	costSensitive bool           // it waits for a node that is paid for anyway before one is provisioned
 	hasNode       bool           // a node was provisioned for it and is ready
 	leases        []*fleet.Lease // of nodes that are provisioned for it
+	shape         *shape
+	kin           *kin  // nil if it says how long it lasts
+	lane          *lane // nil if it is not queued
 
 	item         *queue.Item
-	value        money.PerHour // of its time
-	basis        basis         // how it is known how long it lasts
-	guess        bool          // it is not: what it is planned by means no time of day
-	low          time.Duration // 80 % prediction interval; 0 if unknown
-	high         time.Duration
+	stay         uint64 // in the queue
+	comparison   uint64 // backlog.comparisons when it was seen there last
 	since        time.Time
 	patience     ondemand.Patience
 	provisioning *option // the best way to provision for it; nil if not computed
+	generation   uint64  // backlog.generation when it was
 
 	// Of this round.
 	provisionedIn time.Duration // until a node could be provisioned for it; 0 if none can be
 	nowOnly       bool          // later starts are not searched for
 	limited       bool          // because the round has used up Config.Visits
+}
+
+// length is how long a job lasts.
+type length struct {
+	lasts time.Duration
+	basis basis         // how it is known
+	guess bool          // it is not: what it is planned by means no time of day
+	low   time.Duration // 80 % prediction interval; 0 if unknown
+	high  time.Duration
+}
+
+// kin is the queued jobs that do not say how long they last and of which the same is expected.
+type kin struct {
+	length
+	of   queue.Kin
+	jobs int
+}
+
+func (e *engine) newKin(of queue.Kin) *kin {
+	k := &kin{of: of}
+	k.estimate(e)
+
+	return k
+}
+
+// estimate estimates how long the jobs last from earlier ones.
+func (k *kin) estimate(e *engine) {
+	k.length = length{lasts: e.cfg.Guess, basis: guessed, guess: true}
+	if past, ok := e.view.Past.Estimate(k.of); ok {
+		k.length = length{past.Mean, basis(past.Basis), past.Guess, past.Low, past.High}
+	}
+}
+
+// adoptLength sets how long a job lasts that does not say so.
+func (j *queuedJob) adoptLength() {
+	if j.kin != nil {
+		j.setLength(j.kin.length)
+	}
+}
+
+func (j *queuedJob) setLength(l length) {
+	if l.lasts != j.lasts {
+		j.provisioning = nil
+	}
+
+	j.length = l
 }
 
 func newQueuedJob(it *queue.Item, s *shape, u *queue.Portion[id.User]) *queuedJob {
@@ -70,32 +117,14 @@ func (e *engine) describe(j *queuedJob) (volatile bool) {
 		}
 	}
 
-	lasts := j.lasts
-	j.lasts = it.Lasts
-	j.basis = expected
-	j.guess = false
-	j.low = 0
-	j.high = 0
-	switch {
-	case it.Outlook != nil && it.Outlook.Speed != nil &&
-		(it.Spec == nil || it.Spec.Expect == 0 && it.Spec.MaxDuration == 0) && it.Lasts > 0:
-		j.basis = measured
-	case it.Lasts > 0 && it.Spec != nil && it.Spec.Expect == 0 && it.Spec.MaxDuration == 0 && it.Outlook != nil &&
-		it.Outlook.Forecast != nil:
-		f := it.Outlook.Forecast
-		j.basis, j.low, j.high = forecast, job.Seconds(f.Remaining.Low), job.Seconds(f.Remaining.High)
-		j.guess = !f.Timed()
-	case it.Lasts == 0:
-		volatile = true
-		j.lasts, j.basis, j.guess = e.cfg.Guess, guessed, true
-		if past, ok := e.view.Past.Estimate(queue.KinOf(it)); ok {
-			j.lasts, j.basis, j.low, j.high = past.Mean, basis(past.Basis), past.Low, past.High
-			j.guess = past.Guess
+	if it.Lasts == 0 {
+		if j.kin == nil {
+			j.kin = e.backlog.kinOf(e, it)
 		}
-	}
 
-	if j.lasts != lasts {
-		j.provisioning = nil
+		j.adoptLength()
+	} else {
+		j.setLength(declaredLength(it))
 	}
 
 	j.since = it.Since
@@ -120,10 +149,27 @@ func (e *engine) describe(j *queuedJob) (volatile bool) {
 	}
 
 	need := &it.Shape.Need
-	wide := math.Pow(float64(max(need.GPUs*need.Nodes, 1)), e.cfg.Width)
-	j.baseKey = j.lasts.Hours() / wide / float64(max(j.value, 1e-9))
+	j.width = math.Pow(float64(max(need.GPUs*need.Nodes, 1)), e.cfg.Width)
 
 	return volatile
+}
+
+// declaredLength returns how long a job lasts by what its owner says, its measured speed or its forecast.
+func declaredLength(it *queue.Item) length {
+	l := length{lasts: it.Lasts, basis: expected}
+	if it.Outlook == nil || it.Spec != nil && (it.Spec.Expect != 0 || it.Spec.MaxDuration != 0) {
+		return l
+	}
+
+	switch f := it.Outlook.Forecast; {
+	case it.Outlook.Speed != nil:
+		l.basis = measured
+	case it.Spec != nil && f != nil:
+		l.basis, l.low, l.high = forecast, job.Seconds(f.Remaining.Low), job.Seconds(f.Remaining.High)
+		l.guess = !f.Timed()
+	}
+
+	return l
 }
 
 // describeNew describes a job that is not in the queue.
@@ -140,7 +186,12 @@ func (e *engine) describeNew(it *queue.Item) *queuedJob {
 		}
 	}
 
+	if it.Lasts == 0 {
+		j.kin = e.newKin(queue.KinOf(it))
+	}
+
 	e.describe(j)
+	j.aged = !j.due.After(e.view.Now)
 
 	return j
 }

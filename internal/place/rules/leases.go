@@ -11,13 +11,13 @@ import (
 // dedicateLeased keeps provisioned nodes for the jobs that they were provisioned for, as
 // long as those are queued.
 func (e *engine) dedicateLeased() {
-	for _, j := range e.backlog.leased {
+	before := e.backlog.leased
+	for _, j := range before {
 		clear(j.leases)
 		j.leases, j.hasNode = j.leases[:0], false
 	}
 
-	clear(e.backlog.leased)
-	e.backlog.leased = e.backlog.leased[:0]
+	e.backlog.leased = nil
 	dedicated := false
 
 	for _, l := range e.view.Leases {
@@ -46,6 +46,24 @@ func (e *engine) dedicateLeased() {
 		case e.view.Rooms[at].Node.Lease != "" && len(e.view.Rooms[at].Holds) == 0:
 			e.timeline.Dedicate(at, l.Job)
 			j.hasNode, dedicated = true, true
+		}
+	}
+
+	e.backlog.isolateLeased(before, e.view.Now)
+}
+
+// isolateLeased gives each job for which nodes are provisioned a lane of its own: it may start there although others
+// like it cannot start.
+func (l *backlog) isolateLeased(before []*queuedJob, now time.Time) {
+	for _, j := range before {
+		if j.lane != nil && len(j.leases) == 0 {
+			l.move(j, now)
+		}
+	}
+
+	for _, j := range l.leased {
+		if j.lane.alone == nil {
+			l.move(j, now)
 		}
 	}
 }

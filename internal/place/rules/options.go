@@ -125,9 +125,7 @@ func (e *engine) complete(j *queuedJob, s *shape, o *option, limit time.Duration
 	need := &s.Match.Need
 	o.gpus = need.GPUs
 	o.runs = e.takes(j, o.pool, need.GPUs, need.Nodes, s)
-	if full {
-		e.timeline.Prune(o.pool, need.GPUs)
-	} else {
+	if !full {
 		o.rooms = e.fitNow(j, s, o.pool, o.runs)
 	}
 

@@ -21,7 +21,7 @@ func (e *engine) provisionOption(j *queuedJob, s *shape) (option, bool) {
 	if len(e.view.Offers) == 0 || !fleet.OnDemand.Allows(s.Match.Need.Place) {
 		return option{}, false
 	}
-	if j.provisioning != nil {
+	if j.provisioning != nil && j.generation == e.backlog.generation {
 		return *j.provisioning, j.provisioning.provisions()
 	}
 
@@ -34,7 +34,7 @@ func (e *engine) provisionOption(j *queuedJob, s *shape) (option, bool) {
 	}
 
 	if j.item.Spec == nil || len(j.item.Spec.Data) == 0 {
-		j.provisioning = &o
+		j.provisioning, j.generation = &o, e.backlog.generation
 	}
 
 	return o, ok

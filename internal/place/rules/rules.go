@@ -24,6 +24,7 @@
 package rules
 
 import (
+	"math"
 	"time"
 
 	"trainyard/internal/job"
@@ -52,7 +53,8 @@ type Config struct {
 	Guess time.Duration
 	// Setup is how long it takes to make a new node ready for a job, beyond its boot.
 	Setup time.Duration
-	// Visits bounds how many nodes a round looks at for jobs that cannot start now.
+	// Visits bounds how many nodes a round looks at for jobs that cannot start now: for how many of them nodes are
+	// reserved. Where nodes can be provisioned it is eight times as many.
 	Visits int
 }
 
@@ -62,7 +64,7 @@ func Defaults() Config {
 
 	return Config{
 		Value: t.Value, Patience: t.Patience, Ageing: 48 * time.Hour, Preempt: true, Width: 1, Guess: t.Guess,
-		Setup: t.Setup, Visits: 1 << 16,
+		Setup: t.Setup, Visits: 1 << 13,
 	}
 }
 
@@ -125,7 +127,8 @@ func (p *Policy) Search(v *place.View, enough func() bool) place.Plan {
 	e := newEngine(p, v)
 	defer p.tidyUp()
 
-	for _, j := range e.inOrder(nil) {
+	queued := e.walk()
+	for j := queued.next(); j != nil; j = queued.next() {
 		if enough != nil && enough() {
 			e.wakeAt(v.Now.Add(time.Second))
 			break
@@ -134,7 +137,7 @@ func (p *Policy) Search(v *place.View, enough func() bool) place.Plan {
 		e.consider(j)
 	}
 
-	return e.plan
+	return e.finish()
 }
 
 // Options tells where a job could run, best first: a queued one, or one that has not been
@@ -143,16 +146,15 @@ func (p *Policy) Options(v *place.View, it *queue.Item) []place.Option {
 	e := newEngine(p, v)
 	defer p.tidyUp()
 
-	e.unlimited = true
-	for _, j := range e.inOrder(it) {
-		if j.item.Job == it.Job {
-			return e.advise(j)
-		}
+	e.visits = math.MaxInt // a person asked about one job
+	asked := e.find(it)
 
+	queued := e.walk()
+	for j := queued.next(); j != nil && compareJobs(j, asked) < 0; j = queued.next() {
 		e.consider(j)
 	}
 
-	return nil
+	return e.advise(asked)
 }
 
 // tidyUp drops references to what was used in one round, so that jobs that have ended are

@@ -22,8 +22,10 @@ type shape struct {
 }
 
 // shapeOf returns what is known of a job's shape.
-func (e *engine) shapeOf(j *queuedJob) *shape {
-	s := j.shape
+func (e *engine) shapeOf(j *queuedJob) *shape { return e.present(j.shape) }
+
+// present returns a shape with what is known of it in this round.
+func (e *engine) present(s *shape) *shape {
 	e.timeline.Compare(&s.Shape, &s.of.Need)
 	if s.round != e.round {
 		s.round = e.round

@@ -322,3 +322,52 @@ func TestTheWholeLineIsLookedAt(t *testing.T) {
 		t.Errorf("the plan is %+v, want the last to start on the idle node", p)
 	}
 }
+
+// meanWaits lets a yard of 12 nodes work off 300 jobs, a third of them gangs, and returns how long all of them and how
+// long the gangs waited on average, in hours.
+func meanWaits(t *testing.T, visits int) (all, gangs float64) {
+	t.Helper()
+	y := newYard(func(c *rules.Config) { c.Visits = visits })
+	for i := range 12 {
+		y.node(fmt.Sprintf("n%02d", i), fleet.Local, 4, a100())
+	}
+
+	for i := range 300 {
+		w := want{gpus: 1 + i%4, lasts: time.Duration(10+i*37%290) * time.Minute, user: id.User(fmt.Sprint("u", i%5))}
+		if i%3 == 0 {
+			w.gpus, w.nodes = 4, 2+i%2
+		}
+
+		y.submit(w)
+	}
+
+	count := 0
+	for y.line.Len() > 0 || len(y.runs) > 0 {
+		for _, s := range y.round(t).Starts {
+			waited := y.now.Sub(start).Hours()
+			all += waited
+			if s.Item.Shape.Need.Nodes > 1 {
+				gangs += waited
+				count++
+			}
+		}
+
+		y.pass(y.next(time.Hour))
+	}
+
+	return all / 300, gangs / float64(count)
+}
+
+// TestFewerReservationsCostLittle: for how many jobs nodes are reserved is bounded in a long queue. With an eighth of
+// the visits jobs, and gangs among them, wait about as long.
+func TestFewerReservationsCostLittle(t *testing.T) {
+	t.Parallel()
+	const tolerance = 0.05
+
+	all, gangs := meanWaits(t, 1<<12)
+	fewAll, fewGangs := meanWaits(t, 1<<9)
+	if math.Abs(fewAll-all) > tolerance*all || math.Abs(fewGangs-gangs) > tolerance*gangs {
+		t.Errorf("with few reservations jobs wait for %.2f h and gangs for %.2f h, with many for %.2f h and %.2f h",
+			fewAll, fewGangs, all, gangs)
+	}
+}

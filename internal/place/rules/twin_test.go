@@ -67,7 +67,7 @@ func (l *life) view(t *rapid.T) *place.View {
 			v.Rooms[i].Mark = nil
 		}
 	case rapid.Bool().Draw(t, "own"):
-		v.Rooms = l.table.SharedRooms()
+		v.Rooms, v.Changes = l.table.SharedRooms(), l.table.Changes()
 	}
 
 	return v
@@ -370,7 +370,7 @@ func (l *life) passes(t *rapid.T) {
 
 // TestPlansAreTheSameWithoutWhatIsKept: whatever has happened since the last round, a
 // policy that keeps what it knows decides, word by word, as one that sees the yard for
-// the first time and remembers the same of jobs.
+// the first time and remembers the same of jobs, and as one that considers every single job.
 func TestPlansAreTheSameWithoutWhatIsKept(t *testing.T) {
 	t.Parallel()
 	placetest.Check(t, 6, func(t *rapid.T) {
@@ -385,12 +385,16 @@ func TestPlansAreTheSameWithoutWhatIsKept(t *testing.T) {
 				l.asks(t, v)
 			}
 
-			twin := l.policy.Twin()
-			want := twin.Plan(v)
+			before := l.policy.Twin()
+			want := l.policy.Twin().Plan(v)
 
 			got := l.policy.Plan(v)
 			if diff := same(want, got); diff != "" {
 				t.Fatalf("-fresh +kept:\n%s", diff)
+			}
+
+			if diff := same(before.PlanOneByOne(v), got); diff != "" {
+				t.Fatalf("-one by one +kept:\n%s", diff)
 			}
 
 			if len(l.all) == 0 { // nobody was priced: nothing is remembered
@@ -572,5 +576,96 @@ func TestAnEntryThatIsWrittenAnewIsRead(t *testing.T) {
 
 	if p := y.plan(t); len(p.Stops) != 0 {
 		t.Fatalf("a job is stopped that would not go on: %+v", p.Stops)
+	}
+}
+
+// crowd returns a yard whose nodes are full and whose queue is long: jobs of three shapes, of three users, of several
+// lengths and of unknown length, perhaps with gangs among them.
+func crowd(jobs int, gangs bool) *yard {
+	y := newYard()
+	for i := range 8 {
+		name := fmt.Sprintf("n%d", i)
+		y.node(name, fleet.Local, 4, a100())
+		y.occupy(id.Node(name), time.Hour, want{gpus: 4, lasts: 10 * time.Hour})
+	}
+
+	for i := range jobs {
+		w := want{
+			gpus: []int{1, 2, 4}[i%3], lasts: time.Duration(1+i%7) * time.Hour, user: id.User(fmt.Sprint("u", i%3)), prio: i % 2,
+		}
+
+		if i%5 == 0 {
+			w.lasts = 0
+		}
+
+		if gangs && i%11 == 0 {
+			w.nodes = 2
+		}
+
+		y.submit(w)
+	}
+
+	return y
+}
+
+// TestARoundCostsWhatChanged: in a full yard ten times as many queued jobs make a round neither consider more of them
+// nor allocate more memory. With many visits that is because jobs of one shape are left out once one is blocked, with few
+// because the round has looked at enough.
+func TestARoundCostsWhatChanged(t *testing.T) {
+	for name, c := range map[string]struct {
+		visits int
+		gangs  bool
+	}{"blocked": {1 << 20, false}, "spent": {200, true}} {
+		var considered []int
+		var allocated []float64
+
+		for _, jobs := range []int{1_000, 10_000} {
+			y := crowd(jobs, c.gangs)
+			cfg := rules.Defaults()
+			cfg.Visits = c.visits
+			policy := rules.New(cfg)
+			v := y.view()
+			policy.Plan(v)
+
+			considered = append(considered, policy.Considered(v))
+			allocated = append(allocated, testing.AllocsPerRun(5, func() {
+				y.submit(want{gpus: 1, lasts: time.Hour})
+				policy.Plan(v)
+			}))
+		}
+
+		if considered[0] == 0 || considered[1] > 2*considered[0] {
+			t.Errorf("%s: %d jobs are considered of 1,000 and %d of 10,000, want about as many",
+				name, considered[0], considered[1])
+		}
+
+		if allocated[1] > 1.5*allocated[0]+20 {
+			t.Errorf("%s: a round allocates %.0f times with 1,000 jobs and %.0f times with 10,000, want no more",
+				name, allocated[0], allocated[1])
+		}
+	}
+}
+
+// TestWhatAStopFreesIsOfferedToThoseAfterIt: jobs that were left out because nothing was free for them are looked at
+// again once a job is preempted, but only those behind the one for which it is.
+func TestWhatAStopFreesIsOfferedToThoseAfterIt(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.node("n0", fleet.Local, 4, a100())
+	y.occupy("n0", time.Hour, want{gpus: 4, lasts: 100 * time.Hour, objective: job.ObjectiveCost, resumes: true})
+	y.node("n1", fleet.Local, 4, a100())
+	y.occupy("n1", time.Hour, want{gpus: 4, lasts: 50 * time.Hour}) // for which the first waits
+
+	before := y.submit(want{gpus: 1, lasts: time.Minute, prio: 1})
+	y.submit(want{gpus: 2, lasts: 90 * time.Minute, objective: job.ObjectiveTime})
+	after := y.submit(want{gpus: 1, lasts: 50 * time.Hour})
+
+	p := y.plan(t)
+	if len(p.Stops) != 1 || where(p, after) == nil {
+		t.Errorf("the plan is %+v, want a stop and that %s starts beside", p, after.Job)
+	}
+
+	if where(p, before) != nil {
+		t.Errorf("%s starts although its turn was before the stop", before.Job)
 	}
 }

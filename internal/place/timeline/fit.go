@@ -85,6 +85,24 @@ func (t *Timeline) FitNow(q *Request, p *Pool) []int32 {
 	return t.single(best)
 }
 
+// FitsBeside reports whether a job of one node could start at once in another room of a pool than the given one.
+func (t *Timeline) FitsBeside(q *Request, p *Pool, room int32) bool {
+	for gpus := q.Shape.Match.Need.GPUs; gpus < len(p.free); gpus++ {
+		for i := 0; i < len(p.free[gpus]); i++ {
+			if t.dropStale(p, gpus, i) {
+				i--
+				continue
+			}
+
+			if at := p.free[gpus][i]; at != room && t.fits(q, at) {
+				return true
+			}
+		}
+	}
+
+	return false
+}
+
 // FitNowAcross is FitNow for a job that may have rooms of several pools: it takes as many as
 // it can of the first pool, then of the next, in each the rooms with the fewest GPUs free
 // first.
@@ -123,6 +141,7 @@ func (t *Timeline) dropStale(p *Pool, gpus, i int) bool {
 		return false
 	}
 
+	p.own(gpus)
 	p.free[gpus] = slices.Delete(p.free[gpus], i, i+1)
 	t.shifts++
 
@@ -170,8 +189,8 @@ func (t *Timeline) busy(at int32) time.Duration {
 	}
 
 	last := time.Duration(0)
-	for i := range t.rooms[at].Holds {
-		last = max(last, t.Remaining(&t.rooms[at].Holds[i]))
+	for _, end := range t.states[at].ends {
+		last = max(last, end-t.now)
 	}
 
 	if p != nil {
@@ -189,29 +208,3 @@ func (t *Timeline) single(at int32) []int32 {
 	n := len(t.singles)
 	return t.singles[n-1 : n : n]
 }
-
-// Prune removes stale rooms from the lists of a pool, exactly as a search for the given number of
-// free GPUs does that finds nothing. A policy that knows that a search would fail calls Prune
-// instead, so that the lists are the same as if it had searched.
-func (t *Timeline) Prune(p *Pool, gpus int) {
-	if p.stale == 0 {
-		return
-	}
-
-	for ; gpus < len(p.free); gpus++ {
-		if p.stale&countBit(gpus) == 0 {
-			continue
-		}
-
-		moved := func(at int32) bool { return bits.OnesCount64(t.open[at].GPUs) != gpus }
-		p.free[gpus] = slices.DeleteFunc(p.free[gpus], moved)
-		if gpus < fleet.MaxGPUs-1 {
-			p.stale &^= countBit(gpus)
-		}
-
-		t.shifts++
-	}
-}
-
-// countBit returns the bit for a number of GPUs in Pool.stale. The two largest numbers share one.
-func countBit(gpus int) uint64 { return 1 << min(gpus, fleet.MaxGPUs-1) }

@@ -11,7 +11,6 @@ import (
 // Start records that the plan starts a job in a room now, on these GPUs.
 func (t *Timeline) Start(at int32, gpus uint64, need *fleet.Need, lasts time.Duration) {
 	o := &t.open[at]
-	before := o.GPUs
 	o.GPUs &^= gpus
 	o.CPUs -= need.CPUs
 	o.Memory -= need.Memory
@@ -25,7 +24,7 @@ func (t *Timeline) Start(at int32, gpus uint64, need *fleet.Need, lasts time.Dur
 		p.started = append(p.started, started{takes, lasts})
 	}
 
-	t.relist(at, before)
+	t.relist(at)
 }
 
 // Reserve keeps a part of a room for a job from a later time on.
@@ -40,12 +39,11 @@ func (t *Timeline) Reserve(at int32, from time.Duration, takes Size, lasts time.
 func (t *Timeline) Vacate(at int32, j id.Job, gpus uint64, need *fleet.Need) {
 	t.vacated[j] = true
 	o := &t.open[at]
-	before := o.GPUs
 	o.GPUs |= gpus & t.rooms[at].Sound
 	o.CPUs += need.CPUs
 	o.Memory += need.Memory
 	t.plan(at).profile = nil
-	t.relist(at, before)
+	t.relist(at)
 }
 
 // Vacated reports whether this plan stops a job.
@@ -102,12 +100,9 @@ func (t *Timeline) planned(at int32) bool {
 	return p != nil && p.changed
 }
 
-// relist lists a room under its present number of free GPUs; before is the set that was free until
-// now.
-func (t *Timeline) relist(at int32, before uint64) {
-	p := t.PoolOf(at)
-	p.put(at, bits.OnesCount64(t.open[at].GPUs))
-	p.stale |= countBit(bits.OnesCount64(before))
+// relist lists a room under its present number of free GPUs.
+func (t *Timeline) relist(at int32) {
+	t.PoolOf(at).put(at, bits.OnesCount64(t.open[at].GPUs))
 	t.shifts++
 	t.touch(at)
 }
@@ -127,12 +122,12 @@ func (t *Timeline) profileOf(s *roomPlan) *profile {
 		return &s.profile
 	}
 
-	r := &t.rooms[s.room]
-	p := make(profile, 1, len(r.Holds)+8)
+	ends := t.states[s.room].ends
+	p := make(profile, 1, len(ends)+8)
 	p[0].free = t.open[s.room].Size()
-	for i := range r.Holds {
-		if n := t.pending(r, i); n != (Size{}) {
-			p.release(t.Remaining(&r.Holds[i]), n)
+	for i, end := range ends {
+		if n := t.pending(s.room, i); n != (Size{}) {
+			p.release(end-t.now, n)
 		}
 	}
 

@@ -2,7 +2,6 @@ package timeline
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"trainyard/internal/fleet"
@@ -54,8 +53,18 @@ func until(at, lasts time.Duration) time.Duration {
 // earliest returns the first time from which on n is free for the whole duration, Never if there is
 // none by latest.
 func (p profile) earliest(n Size, lasts, latest time.Duration) time.Duration {
-	for i := 0; i < len(p); i++ {
-		at := p[i].at
+	return p.earliestFrom(0, n, lasts, latest)
+}
+
+// earliestFrom is earliest for a time that is not before from.
+func (p profile) earliestFrom(from time.Duration, n Size, lasts, latest time.Duration) time.Duration {
+	i := 0
+	for i+1 < len(p) && p[i+1].at <= from {
+		i++
+	}
+
+	for ; i < len(p); i++ {
+		at := max(p[i].at, from)
 		if at > latest {
 			return Never
 		}
@@ -109,19 +118,6 @@ func (p profile) at(t time.Duration) Size {
 	}
 
 	return n
-}
-
-// from returns the profile from a time on.
-func (p profile) from(t time.Duration) profile {
-	i := 0
-	for i+1 < len(p) && p[i+1].at <= t {
-		i++
-	}
-
-	rest := slices.Clone(p[i:])
-	rest[0].at = max(rest[0].at, t)
-
-	return rest
 }
 
 // cut makes a step begin at a time and returns its index.

@@ -10,10 +10,10 @@ import (
 	"trainyard/internal/queue"
 )
 
-// freesAt returns the clock time at which a room has the given number of GPUs free if the jobs
-// there end as expected, and how many GPUs more than that are free then.
-func (t *Timeline) freesAt(at int32, gpus int) (time.Duration, int, bool) {
-	for _, x := range t.releasesOf(at) {
+// freesAt returns the clock time at which a room with these releases has the given number of GPUs free,
+// and how many GPUs more than that are free then.
+func freesAt(releases []release, gpus int) (time.Duration, int, bool) {
+	for _, x := range releases {
 		if x.free >= gpus {
 			return x.at, x.free - gpus, true
 		}
@@ -29,24 +29,17 @@ type release struct {
 }
 
 // releasesOf lists the times at which the GPUs of a room become free if nothing is planned there.
-// The list is computed once, or once per round if its estimates move as time passes.
+// The list is computed once for as long as its estimates hold.
 func (t *Timeline) releasesOf(at int32) []release {
 	s := &t.states[at]
-	if len(s.releases) > 0 && (!s.moving || s.round == t.round) {
+	if len(s.releases) > 0 {
 		return s.releases
 	}
 
 	list := append(s.releases[:0], release{0, bits.OnesCount64(s.free)})
-	if s.plain {
-		for _, x := range s.known {
-			list = sortIn(list, release{until(t.now, remaining(x.at-t.now)), x.free})
-		}
-	} else {
-		r := &t.rooms[at]
-		for i := range r.Holds {
-			if n := t.releasedBy(r, i).GPUs; n > 0 { // not pending: the list outlives the plan of this round
-				list = sortIn(list, release{until(t.now, t.Remaining(&r.Holds[i])), n})
-			}
+	for i, end := range s.ends {
+		if n := t.releasedBy(at, i).GPUs; n > 0 { // not pending: the list outlives the plan of this round
+			list = sortIn(list, release{end, n})
 		}
 	}
 
@@ -61,7 +54,7 @@ func (t *Timeline) releasesOf(at int32) []release {
 		list[kept] = release{list[i].at, free}
 	}
 
-	s.releases, s.round = list[:kept+1], t.round
+	s.releases = list[:kept+1]
 
 	return s.releases
 }
@@ -81,17 +74,18 @@ func sortIn(list []release, x release) []release {
 
 // pending returns what a hold of a room will release when it ends: nothing if this plan has stopped
 // the job, because then its GPUs are free already.
-func (t *Timeline) pending(r *fleet.Room, i int) Size {
-	if len(t.vacated) > 0 && t.vacated[r.Holds[i].Job] {
+func (t *Timeline) pending(at int32, i int) Size {
+	if len(t.vacated) > 0 && t.vacated[t.rooms[at].Holds[i].Job] {
 		return Size{}
 	}
 
-	return t.releasedBy(r, i)
+	return t.releasedBy(at, i)
 }
 
 // releasedBy returns what a hold releases when it ends, regardless of the plan. Of jobs that share
 // a GPU, the last to end releases the whole GPU.
-func (t *Timeline) releasedBy(r *fleet.Room, i int) Size {
+func (t *Timeline) releasedBy(at int32, i int) Size {
+	r, ends := &t.rooms[at], t.states[at].ends
 	h := &r.Holds[i]
 	n := Size{bits.OnesCount64(h.GPUs & r.Sound), h.CPUs, h.Memory}
 	if h.Share == 0 {
@@ -99,9 +93,7 @@ func (t *Timeline) releasedBy(r *fleet.Room, i int) Size {
 	}
 
 	for k := range r.Holds {
-		o := &r.Holds[k]
-		if k != i && o.GPUs&h.GPUs != 0 && (t.Remaining(o) > t.Remaining(h) || t.Remaining(o) == t.Remaining(h) &&
-			k > i) {
+		if k != i && r.Holds[k].GPUs&h.GPUs != 0 && (ends[k] > ends[i] || ends[k] == ends[i] && k > i) {
 			n.GPUs = 0
 		}
 	}
@@ -109,36 +101,60 @@ func (t *Timeline) releasedBy(r *fleet.Room, i int) Size {
 	return n
 }
 
-// Remaining returns how long a hold is expected to last from now on. One that is past its
-// expected end is assumed to last as long again as it is late; one without an expected end,
-// as long as earlier jobs suggest, or else as long again as it has lasted.
+// Remaining returns how long a hold is expected to last from now on.
 func (t *Timeline) Remaining(h *fleet.Hold) time.Duration {
-	if h.Ends.IsZero() {
-		if h.Since.IsZero() {
-			return t.guess
-		}
-
-		age := max(t.now-clockOf(h.Since), 0)
-		kin := queue.Kin{User: h.Owner, Program: queue.Program{Key: h.Program}, GPUs: bits.OnesCount64(h.GPUs)}
-		pace := cmp.Or(h.Pace, 1)
-		if left := t.past.RemainingTime(kin, job.Seconds(age.Seconds()*pace)); left > 0 {
-			return job.Seconds(left.Seconds() / pace)
-		}
-
-		return max(age, minRemaining)
-	}
-
-	return remaining(clockOf(h.Ends) - t.now)
+	end, _ := t.endOf(h)
+	return end - t.now
 }
 
-// remaining is Remaining for a job whose expected end is d from now.
-func remaining(d time.Duration) time.Duration {
-	if d > 0 {
-		return d
+// endOf returns the clock time at which a hold is expected to end, and until when that estimate holds.
+//
+// One that is past its expected end is assumed to last as long again as it is late; one without an
+// expected end, as long as earlier jobs suggest, or else as long again as it has lasted. Both times
+// are rounded up (roundUp), so that the estimate is the same for a while and only then another.
+func (t *Timeline) endOf(h *fleet.Hold) (end, valid time.Duration) {
+	if !h.Ends.IsZero() {
+		end = clockOf(h.Ends)
+		if end > t.now {
+			return end, end - 1
+		}
+
+		late := roundUp(t.now - end)
+
+		return end + 2*late, end + late
 	}
 
-	return max(-d, minRemaining)
+	if h.Since.IsZero() {
+		return until(t.now, t.guess), t.now
+	}
+
+	since := clockOf(h.Since)
+	age := roundUp(t.now - since)
+	kin := queue.Kin{User: h.Owner, Program: queue.Program{Key: h.Program}, GPUs: bits.OnesCount64(h.GPUs)}
+	pace := cmp.Or(h.Pace, 1)
+
+	if left := t.past.RemainingTime(kin, job.Seconds(age.Seconds()*pace)); left > 0 {
+		return since + age + job.Seconds(left.Seconds()/pace), since + age
+	}
+
+	return since + 2*age, since + age
 }
 
-// minRemaining is the least time that a late job is assumed to last.
-const minRemaining = time.Minute
+// roundUp rounds a time up: to a multiple of the largest unit that is no more than an eighth of it, and of a minute at
+// least.
+func roundUp(d time.Duration) time.Duration {
+	unit := time.Minute
+	for _, u := range units {
+		if 8*u <= d {
+			unit = u
+		}
+	}
+
+	return max((d+unit-1)/unit, 1) * unit
+}
+
+// units are those in which roundUp rounds.
+var units = []time.Duration{
+	5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour,
+	24 * time.Hour, 7 * 24 * time.Hour,
+}

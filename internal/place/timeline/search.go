@@ -87,6 +87,11 @@ func (t *Timeline) EarliestAcross(q *Request, latest time.Duration, pools ...*Po
 		next := Never
 		for i := range list {
 			c := &list[i]
+			if c.when > when { // its first time is still to come
+				next = min(next, c.when)
+				continue
+			}
+
 			if c.profile.fits(when, takes, q.Lasts) {
 				rooms = append(rooms, c.at)
 				if len(rooms) == nodes {
@@ -96,7 +101,7 @@ func (t *Timeline) EarliestAcross(q *Request, latest time.Duration, pools ...*Po
 				continue
 			}
 
-			if at := c.profile.from(when+1).earliest(takes, q.Lasts, Never); at != Never {
+			if at := c.profile.earliestFrom(when+1, takes, q.Lasts, Never); at != Never {
 				next = min(next, at)
 			}
 		}
@@ -165,7 +170,7 @@ func (t *Timeline) nearestUnchanged(q *Request, p *Pool, latest time.Duration, c
 			break
 		}
 
-		c.pass(next)
+		c.pass()
 
 		when := t.consider(q, p, t.plan(next.room), latest)
 		if when == 0 || when == Never {

@@ -43,7 +43,10 @@ func drawHold(t *rapid.T, table *fleet.Table, number int) {
 
 	h := fleet.Hold{Run: id.Run(fmt.Sprint("r", number)), Job: id.Job(fmt.Sprint("j", number)), Since: start}
 	h.GPUs = fleet.LowestGPUs(room.Free, gpus)
-	h.Ends = start.Add(time.Duration(rapid.IntRange(1, 90).Draw(t, "ends")) * time.Minute)
+	if rapid.IntRange(0, 3).Draw(t, "known") > 0 {
+		h.Ends = start.Add(time.Duration(rapid.IntRange(1, 90).Draw(t, "ends")) * time.Minute)
+	}
+
 	table.Book(n, h)
 }
 
@@ -65,12 +68,23 @@ func TestAKeptTimelineAnswersAsANewOne(t *testing.T) {
 		kept := &Timeline{}
 
 		for round := range rapid.IntRange(1, 6).Draw(t, "rounds") {
-			drawHold(t, table, round)
-			now := start.Add(time.Duration(round) * 17 * time.Minute)
+			for i := range rapid.IntRange(0, 3).Draw(t, "holds") {
+				drawHold(t, table, 10*round+i)
+			}
+
+			if room, ok := table.Get("n0"); ok && len(room.Holds) > 0 && rapid.Bool().Draw(t, "ends") {
+				table.Release("n0", room.Holds[0].Run)
+			}
+
+			now := start.Add(time.Duration(round*rapid.IntRange(0, 17).Draw(t, "minutes")) * time.Minute)
 			fresh := &Timeline{}
 			both := []*Timeline{kept, fresh}
-			for _, tl := range both {
-				tl.Update(Snapshot{Now: now, Rooms: table.Rooms(), Guess: time.Hour})
+			fresh.Update(Snapshot{Now: now, Rooms: table.Rooms(), Guess: time.Hour})
+
+			if rapid.IntRange(0, 3).Draw(t, "tracked") > 0 {
+				kept.Update(Snapshot{Now: now, Rooms: table.SharedRooms(), Changes: table.Changes(), Guess: time.Hour})
+			} else {
+				kept.Update(Snapshot{Now: now, Rooms: table.Rooms(), Guess: time.Hour})
 			}
 
 			for range rapid.IntRange(1, 4).Draw(t, "jobs") {

@@ -17,9 +17,8 @@
 package timeline
 
 import (
-	"cmp"
 	"math/bits"
-	"slices"
+	"sort"
 	"time"
 
 	"trainyard/internal/fleet"
@@ -30,21 +29,29 @@ import (
 
 // Snapshot is the state of the yard in a round.
 type Snapshot struct {
-	Now   time.Time
-	Rooms []fleet.Room  // sorted by the nodes' names
-	Past  *queue.Past   // how long earlier jobs ran; nil if unknown
-	Guess time.Duration // assumed duration of a job of which nothing is known
+	Now     time.Time
+	Rooms   []fleet.Room   // sorted by the nodes' names
+	Changes *fleet.Changes // which of them have changed; nil if that is not known
+	Past    *queue.Past    // how long earlier jobs ran; nil if unknown
+	Guess   time.Duration  // assumed duration of a job of which nothing is known
 }
 
 // Timeline knows what each node has free, and when. Rooms are identified by their index in the
 // snapshot.
 //
 // Pools are rebuilt when a node is added, removed or changed. A room in which a job starts or ends
-// is updated by itself, and one in which a job is late is updated in each round.
+// is updated by itself, and so is one in which a job is late or its end is unknown when the estimate
+// of that changes.
 type Timeline struct {
-	version uint64 // incremented when the pools are rebuilt
-	states  []state
-	pools   []*Pool
+	version    uint64 // incremented when the pools are rebuilt
+	states     []state
+	pools      []*Pool
+	studied    *queue.Past    // from which ends were estimated
+	lessons    uint64         // its version then
+	expiries   expiries       // when the estimates of rooms no longer hold; nil if all rooms are compared in each round
+	distrusted bool           // estimates of some rooms no longer hold: all are compared
+	changes    *fleet.Changes // of the rooms
+	seen       fleet.Position // in them
 
 	// The fields below are valid for one round.
 	now       time.Duration // by the clock
@@ -64,6 +71,7 @@ type Timeline struct {
 	// each.
 	candidates []candidate
 	singles    []int32
+	outdated   []release // of the room that is being updated
 }
 
 // Free is what a room has free under the plan of a round.
@@ -86,12 +94,10 @@ type state struct {
 	kind     int32
 	pool     int32
 	open     bool
-	moving   bool          // a job there is late or its end is unknown, so the estimate moves as time passes
-	moves    time.Duration // clock time from which on it is moving, if it is not yet
-	releases []release     // times at which its GPUs become free; empty if not computed
-	round    uint64        // the round in which releases were computed, if they move
-	plain    bool          // releases follow from known alone: no GPU is shared and all ends are known
-	known    []release     // GPUs that running jobs will free, and when
+	unknown  bool            // the end of a job there is estimated from the past
+	ends     []time.Duration // clock times at which its holds are expected to end
+	valid    time.Duration   // clock time until which these estimates hold
+	releases []release       // times at which its GPUs become free; empty if not computed
 }
 
 // roomPlan is this round's plan for a room.
@@ -115,6 +121,7 @@ func clockOf(t time.Time) time.Duration { return t.Sub(time.Unix(0, 0)) }
 
 // Update begins a round with the present state of the yard and discards the plan of the last round.
 func (t *Timeline) Update(s Snapshot) {
+	before := t.now
 	t.now, t.rooms, t.past, t.guess = clockOf(s.Now), s.Rooms, s.Past, s.Guess
 	t.round++
 	t.shifts++
@@ -123,15 +130,112 @@ func (t *Timeline) Update(s Snapshot) {
 	t.dedicated = map[int32]id.Job{}
 	t.singles = t.singles[:0]
 
+	t.distrust(t.now < before)
+
+	if !t.catchUp(s.Changes) {
+		t.compare(s.Changes)
+	}
+
+	t.changes, t.seen = s.Changes, s.Changes.Position()
+}
+
+// compare updates the rooms that have changed, and builds the pools anew if nodes have.
+func (t *Timeline) compare(c *fleet.Changes) {
+	if len(t.states) != len(t.rooms) || !t.refresh() {
+		t.build()
+		t.refresh()
+	}
+
+	t.distrusted = false
+	t.expiries = t.expiries[:0]
+
+	if c == nil { // all rooms are compared in the next round, too
+		return
+	}
+
+	for i := range t.states {
+		if s := &t.states[i]; s.valid < Never {
+			t.expiries = append(t.expiries, expiry{s.valid, int32(i)})
+		}
+	}
+
+	t.expiries.order()
+}
+
+// catchUp updates the rooms of which it is known that they have changed, and discards the plan of the last round. It
+// reports whether that is enough.
+func (t *Timeline) catchUp(c *fleet.Changes) bool {
+	changed, ok := c.Since(t.seen, t.rooms)
+	if !ok || c != t.changes || t.distrusted || len(t.states) != len(t.rooms) || len(t.expiries) > 4*len(t.rooms) {
+		return false
+	}
+
+	for _, at := range changed {
+		if !t.states[at].isOf(&t.rooms[at]) {
+			return false
+		}
+	}
+
+	for _, p := range t.pools {
+		p.begin(&t.rooms[p.rooms[0]])
+	}
+
 	for _, at := range t.used {
-		t.plans[at] = nil
+		t.restore(at)
 	}
 
 	t.used = t.used[:0]
 
-	if len(t.states) != len(t.rooms) || !t.refresh() {
-		t.build()
-		t.refresh()
+	for _, at := range changed {
+		r, s := &t.rooms[at], &t.states[at]
+		if s.mark == r.Mark { // it is listed several times
+			continue
+		}
+
+		if s.open {
+			t.pools[s.pool].move(at, bits.OnesCount64(s.free), bits.OnesCount64(r.Free))
+		}
+
+		t.restore(at)
+		t.reread(at)
+	}
+
+	for len(t.expiries) > 0 && t.expiries[0].at < t.now {
+		if at := t.expiries.pop().room; t.states[at].valid < t.now {
+			t.reread(at)
+		}
+	}
+
+	return true
+}
+
+// restore discards what the plan of the last round has changed in a room.
+func (t *Timeline) restore(at int32) {
+	r := &t.rooms[at]
+	t.open[at] = Free{r.Free, r.CPUs, r.Memory}
+	t.plans[at] = nil
+}
+
+// isOf reports whether it is the state of a room, apart from what runs there.
+func (s *state) isOf(r *fleet.Room) bool {
+	return s.node == r.Node && s.open == r.Open && s.sound == r.Sound && s.kind == r.Kind
+}
+
+// distrust has the ends of jobs estimated anew that were estimated from another past, or of all jobs if the clock was
+// set back.
+func (t *Timeline) distrust(all bool) {
+	learned := t.past != t.studied || t.past.Version() != t.lessons
+	t.studied, t.lessons = t.past, t.past.Version()
+
+	if !all && !learned {
+		return
+	}
+
+	t.distrusted = true
+	for i := range t.states {
+		if all || t.states[i].unknown {
+			t.states[i].valid = 0
+		}
 	}
 }
 
@@ -155,66 +259,59 @@ func (t *Timeline) Visits() int { return t.visits }
 
 // Find returns the room of a node.
 func (t *Timeline) Find(n id.Node) (int32, bool) {
-	at, found := slices.BinarySearchFunc(t.rooms, n, func(r fleet.Room, n id.Node) int {
-		return cmp.Compare(r.Node.ID, n)
-	})
+	at := sort.Search(len(t.rooms), func(i int) bool { return t.rooms[i].Node.ID >= n })
 
-	return int32(at), found
+	return int32(at), at < len(t.rooms) && t.rooms[at].Node.ID == n
 }
 
-// refresh updates the rooms that have changed, and reports whether the pools are still valid.
+// refresh compares all rooms with those of the last round, updates those that have changed and discards the plan. It
+// reports whether the pools are still valid.
 func (t *Timeline) refresh() bool {
 	for _, p := range t.pools {
-		p.begin(&t.rooms[p.rooms[0]])
+		p.empty()
 	}
+
+	t.used = t.used[:0]
 
 	for i := range t.rooms {
 		r, s := &t.rooms[i], &t.states[i]
-		if s.node != r.Node || s.open != r.Open || s.sound != r.Sound || s.kind != r.Kind {
+		if !s.isOf(r) {
 			return false
 		}
 
-		t.open[i] = Free{r.Free, r.CPUs, r.Memory}
-		p := t.pools[s.pool]
+		t.restore(int32(i))
+
 		if r.Open {
-			p.put(int32(i), bits.OnesCount64(r.Free))
+			t.pools[s.pool].list(int32(i), bits.OnesCount64(r.Free))
 		}
 
-		late := !s.moving && s.moves <= t.now
-		if s.mark != r.Mark || r.Mark == nil || s.free != r.Free || s.holds != len(r.Holds) || late {
+		if s.mark != r.Mark || r.Mark == nil || s.free != r.Free || s.holds != len(r.Holds) || s.valid < t.now {
 			t.reread(int32(i))
 		}
+	}
 
-		if s.moving && s.open {
-			p.moving = append(p.moving, int32(i))
-		}
+	for _, p := range t.pools {
+		p.begin(&t.rooms[p.rooms[0]])
 	}
 
 	return true
 }
 
-// reread updates the state of a room that has changed or in which a job has become late.
+// reread updates the state of a room that has changed or whose estimates no longer hold.
 func (t *Timeline) reread(at int32) {
 	r, s := &t.rooms[at], &t.states[at]
 	s.mark, s.free, s.holds = r.Mark, r.Free, len(r.Holds)
-	s.moves, s.moving, s.plain, s.known = Never, false, true, s.known[:0]
+	s.ends, s.valid, s.unknown = s.ends[:0], Never, false
 
 	for i := range r.Holds {
-		h := &r.Holds[i]
-		s.plain = s.plain && h.Share == 0 && !h.Ends.IsZero()
-		if h.Ends.IsZero() {
-			s.moving = true
-			continue
-		}
-
-		end := clockOf(h.Ends)
-		s.moves = min(s.moves, end)
-		if n := bits.OnesCount64(h.GPUs & r.Sound); n > 0 {
-			s.known = append(s.known, release{end, n})
-		}
+		end, valid := t.endOf(&r.Holds[i])
+		s.ends = append(s.ends, end)
+		s.valid = min(s.valid, valid)
+		s.unknown = s.unknown || r.Holds[i].Ends.IsZero()
 	}
 
-	s.moving = s.moving || s.moves <= t.now
+	t.expiries.push(expiry{s.valid, at})
+	t.outdated = append(t.outdated[:0], s.releases...)
 	s.releases = s.releases[:0]
 	if s.open {
 		t.reschedule(at)
@@ -223,8 +320,7 @@ func (t *Timeline) reread(at int32) {
 
 // reschedule moves a room to its new place in the schedules of its pool.
 func (t *Timeline) reschedule(at int32) {
-	s := &t.states[at]
-	p := t.pools[s.pool]
+	p := t.PoolOf(at)
 	p.churn++
 	if p.churn > len(p.rooms)/8+8 {
 		p.schedules = nil // after so many changes a new sort is faster
@@ -235,9 +331,11 @@ func (t *Timeline) reschedule(at int32) {
 			continue
 		}
 
-		c.remove(at)
+		if when, spare, ok := freesAt(t.outdated, gpus); ok {
+			c.remove(entry{when, spare, at})
+		}
 
-		if when, spare, ok := t.freesAt(at, gpus); ok && !s.moving {
+		if when, spare, ok := freesAt(t.releasesOf(at), gpus); ok {
 			c.insert(entry{when, spare, at})
 		}
 	}

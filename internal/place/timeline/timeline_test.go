@@ -80,10 +80,8 @@ func TestProfileIsWhatIsFree(t *testing.T) {
 				first = at
 			}
 
-			if i > 0 {
-				if got, want := p.from(at).at(at), line[i]; got != want {
-					t.Fatalf("from minute %d on %+v is free, want %+v", i, got, want)
-				}
+			if got := p.earliestFrom(at, n, time.Duration(lasts)*time.Minute, Never); (got == at) != fits(i) || got < at {
+				t.Fatalf("from minute %d on %+v is free in %s, want at once: %v", i, n, got, fits(i))
 			}
 		}
 
@@ -95,27 +93,6 @@ func TestProfileIsWhatIsFree(t *testing.T) {
 			if got := p.earliest(n, time.Duration(lasts)*time.Minute, first-1); got != Never {
 				t.Fatalf("asked for less than %s the answer is %s", first, got)
 			}
-		}
-	})
-}
-
-// TestHeapReturnsTheSoonest checks the order in which the heap returns rooms.
-func TestHeapReturnsTheSoonest(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		var c entryHeap
-		for i := range rapid.IntRange(1, 40).Draw(t, "rooms") {
-			c.push(entry{time.Duration(rapid.IntRange(0, 5).Draw(t, "at")), rapid.IntRange(0, 2).Draw(t, "spare"), int32(i)})
-		}
-
-		last := c.pop()
-		for len(c) > 0 {
-			next := c.pop()
-			if next.before(&last) {
-				t.Fatalf("%+v comes after %+v", next, last)
-			}
-
-			last = next
 		}
 	})
 }
@@ -162,7 +139,7 @@ func TestReleasesAgreeWithTheProfile(t *testing.T) {
 
 		profile := tl.profileOf(tl.plan(0))
 		for gpus := range 9 {
-			when, spare, ok := tl.freesAt(0, gpus)
+			when, spare, ok := freesAt(tl.releasesOf(0), gpus)
 			at := max(when-tl.now, 0)
 
 			want := profile.earliest(Size{GPUs: gpus}, time.Hour, Never)
@@ -171,8 +148,39 @@ func TestReleasesAgreeWithTheProfile(t *testing.T) {
 			}
 		}
 
-		if _, _, ok := tl.freesAt(0, 9); ok {
+		if _, _, ok := freesAt(tl.releasesOf(0), 9); ok {
 			t.Fatal("a room of 8 GPUs has 9")
+		}
+	})
+}
+
+// TestEstimatesHoldForAWhile: the end of a job that is late, or that says nothing of its end, is estimated ahead of
+// now, the estimate is the same until it no longer holds, and it is at most an eighth or a minute too late.
+func TestEstimatesHoldForAWhile(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		began := time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC)
+		h := fleet.Hold{Since: began, GPUs: 1}
+		if rapid.Bool().Draw(t, "late") {
+			h = fleet.Hold{Ends: began, GPUs: 1}
+		}
+
+		age := time.Duration(rapid.Int64Range(0, int64(1000*time.Hour)).Draw(t, "age"))
+		tl := &Timeline{now: clockOf(began.Add(age))}
+		end, valid := tl.endOf(&h)
+
+		if least := tl.now + age; end < least || end <= tl.now || end-least > age/4+2*time.Minute {
+			t.Fatalf("at the age of %s it ends in %s", age, end-tl.now)
+		}
+
+		tl.now = time.Duration(rapid.Int64Range(int64(tl.now), int64(valid)).Draw(t, "later"))
+		if again, until := tl.endOf(&h); again != end || until != valid {
+			t.Fatalf("the estimate is another before it was to change")
+		}
+
+		tl.now = valid + 1
+		if again, _ := tl.endOf(&h); again <= end {
+			t.Fatalf("the estimate is the same after it was to change")
 		}
 	})
 }

@@ -1,0 +1,163 @@
+package rules
+
+import (
+	"slices"
+	"sort"
+	"time"
+)
+
+// walk goes through the queued jobs in the order in which they are considered: it merges the lanes of one priority
+// after the other. It leaves out the jobs of closed lanes, for which consider would do nothing.
+type walk struct {
+	engine *engine
+	level  int        // index of the one after the current one
+	heap   []*lane    // those with a job to be considered, the first of all on top
+	last   *queuedJob // that was returned
+	freed  int        // engine.freed when the lanes were opened
+	closed int        // lanes that were found closed in a row
+}
+
+// walk begins a walk.
+func (e *engine) walk() *walk {
+	e.backlog.settle()
+
+	return &walk{engine: e, freed: e.freed}
+}
+
+// next returns the next job to be considered, nil if there is none.
+func (w *walk) next() *queuedJob {
+	e := w.engine
+
+	for {
+		if w.freed != e.freed && w.level > 0 { // lanes that were closed may be open now
+			w.open(w.last)
+		}
+
+		if len(w.heap) == 0 {
+			if w.level == len(e.backlog.levels) {
+				return nil
+			}
+
+			w.level++
+			w.open(nil)
+
+			continue
+		}
+
+		x := w.heap[0]
+		if e.closed(x, w.shortestLeft(x)) {
+			w.pop()
+			w.closed++
+			w.sweep()
+
+			continue
+		}
+
+		w.closed = 0
+		w.last = x.jobs[x.next]
+		x.next++
+
+		if x.next == len(x.jobs) {
+			w.pop()
+		} else {
+			e.weigh(x.jobs[x.next])
+			w.down(0)
+		}
+
+		return w.last
+	}
+}
+
+// shortestLeft returns how long the shortest of the jobs lasts that are still to be considered, or less.
+func (w *walk) shortestLeft(x *lane) time.Duration {
+	if x.aged || x.kin != nil {
+		return w.engine.backlog.entry(x).lasts()
+	}
+
+	return x.jobs[x.next].lasts
+}
+
+// open opens the lanes of the current level that are not closed, from the first job after another on; nil for all.
+func (w *walk) open(after *queuedJob) {
+	e := w.engine
+	w.freed, w.closed = e.freed, 0
+	w.heap = w.heap[:0]
+
+	entries := e.backlog.levels[w.level-1].lanes
+	for i := range entries {
+		if e.closed(entries[i].lane, entries[i].lasts()) {
+			continue
+		}
+
+		x := entries[i].lane
+		x.next = 0
+
+		if after != nil {
+			x.next = w.following(x, after)
+		}
+
+		if x.next < len(x.jobs) {
+			e.weigh(x.jobs[x.next])
+			w.heap = append(w.heap, x)
+		}
+	}
+
+	w.order()
+}
+
+// following returns the index of the first job of a lane that is considered after another job.
+func (w *walk) following(x *lane, after *queuedJob) int {
+	return sort.Search(len(x.jobs), func(i int) bool {
+		w.engine.weigh(x.jobs[i])
+		return compareJobs(x.jobs[i], after) > 0
+	})
+}
+
+// manyClosed is after how many closed lanes in a row all lanes are checked at once.
+const manyClosed = 16
+
+// sweep removes the closed lanes if there seem to be many.
+func (w *walk) sweep() {
+	if w.closed < manyClosed {
+		return
+	}
+
+	w.closed = 0
+	w.heap = slices.DeleteFunc(w.heap, func(x *lane) bool { return w.engine.closed(x, w.shortestLeft(x)) })
+	w.order()
+}
+
+// order makes a heap of the lanes.
+func (w *walk) order() {
+	for i := len(w.heap)/2 - 1; i >= 0; i-- {
+		w.down(i)
+	}
+}
+
+// pop removes the first lane.
+func (w *walk) pop() {
+	last := len(w.heap) - 1
+	w.heap[0] = w.heap[last]
+	w.heap[last] = nil
+	w.heap = w.heap[:last]
+	w.down(0)
+}
+
+// down moves a lane down to where it belongs in the heap.
+func (w *walk) down(i int) {
+	for {
+		first := i
+		for k := 2*i + 1; k <= 2*i+2 && k < len(w.heap); k++ {
+			if a, b := w.heap[k], w.heap[first]; compareJobs(a.jobs[a.next], b.jobs[b.next]) < 0 {
+				first = k
+			}
+		}
+
+		if first == i {
+			return
+		}
+
+		w.heap[i], w.heap[first] = w.heap[first], w.heap[i]
+		i = first
+	}
+}
