@@ -6,13 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"trainyard/internal/id"
-	"trainyard/internal/job"
-	"trainyard/internal/store"
-	sqlstore "trainyard/internal/store/sql"
 	"trainyard/internal/store/storetest/pgtest"
-	"trainyard/internal/yardmaster"
-	"trainyard/test/bench/scene"
+	"trainyard/test/bench/history"
 	"trainyard/test/bench/yard"
 )
 
@@ -77,7 +72,7 @@ func (s restartSection) measure(ctx context.Context, name string, o yard.Options
 
 	began := s.clock.Now()
 
-	if err := s.fill(ctx, y.Database(), finished, queued); err != nil {
+	if err := history.Fill(ctx, s.clock, y.Database(), history.Size{Finished: finished, Queued: queued}); err != nil {
 		return nil, fmt.Errorf("fill the store: %w", err)
 	}
 
@@ -127,132 +122,4 @@ func (s restartSection) measure(ctx context.Context, name string, o yard.Options
 			),
 		},
 	}, nil
-}
-
-// history is how far back the finished jobs go. They are spread evenly, so that
-// a few ended so lately that the server still keeps them in memory.
-const history = 90 * 24 * time.Hour
-
-// fillBatch is how many jobs are written at a time.
-const fillBatch = 5_000
-
-// fill writes jobs as a server would have, in large commits.
-func (s restartSection) fill(ctx context.Context, url string, finished, queued int) (err error) {
-	st, err := sqlstore.Open(ctx, url, sqlstore.Options{Clock: s.clock})
-	if err != nil {
-		return err
-	}
-
-	defer func() { err = errors.Join(err, st.Close()) }()
-
-	if _, err := st.Lead(ctx, store.Candidate{Server: store.Server{Name: "bench"}, Lease: time.Minute}); err != nil {
-		return err
-	}
-
-	state, err := st.Load(ctx, s.clock.Now())
-	if err != nil {
-		return err
-	}
-
-	f := filler{
-		scene: scene.New(s.clock.Now()),
-		now:   s.clock.Now(),
-		job:   state.LastJob,
-		event: state.LastEvent,
-		batch: &yardmaster.Batch{},
-	}
-
-	f.batch.Users = f.scene.People()
-	for i := range finished + queued {
-		ended := f.now.Add(-history + history*time.Duration(i)/time.Duration(finished))
-		if err := f.add(i, ended, i >= finished); err != nil {
-			return err
-		}
-
-		if len(f.batch.Jobs) == fillBatch || i == finished+queued-1 {
-			if err := st.Commit(ctx, f.batch); err != nil {
-				return err
-			}
-
-			f.batch = &yardmaster.Batch{}
-		}
-	}
-
-	return nil
-}
-
-// filler makes up what the store would hold.
-type filler struct {
-	scene *scene.Scene
-	now   time.Time
-	job   uint64
-	event uint64
-	batch *yardmaster.Batch
-}
-
-// add adds a job: one that waits, or one that has ended, with its run and the events of both.
-func (f *filler) add(n int, ended time.Time, waits bool) error {
-	f.job++
-	sp, err := f.scene.Any(n)
-	if err != nil {
-		return err
-	}
-
-	j := job.Job{
-		ID: id.NewJob(f.job), Seq: 1, Owner: f.scene.Owner(), Spec: sp, State: job.Pending, Reason: "queued",
-		Submitted: f.now, Since: f.now,
-	}
-
-	if waits {
-		f.log(&j, "job.submitted", j.Submitted)
-		f.batch.Jobs = append(f.batch.Jobs, j)
-		return nil
-	}
-
-	j.Submitted, j.Started, j.Ended, j.Since = ended.Add(-3*time.Hour), ended.Add(-2*time.Hour), ended, ended
-	j.State = job.Succeeded
-	j.Reason = "succeeded"
-	j.Seq = 4
-	j.Epoch = 1
-	run := job.Run{
-		ID:      id.NewRun(j.ID, 1),
-		Job:     j.ID,
-		Epoch:   1,
-		Seq:     4,
-		State:   job.RunEnded,
-		Reason:  "succeeded",
-		Ordered: j.Started,
-		Started: j.Started,
-		Ended:   ended,
-		Ranks: []job.Rank{
-			{
-				Node:    id.Node(fmt.Sprintf("node-%05d", n%1000)),
-				GPUs:    []int{0},
-				CPUs:    8000,
-				State:   job.RunEnded,
-				Started: j.Started,
-				Ended:   ended,
-			},
-		},
-	}
-
-	f.batch.Jobs, f.batch.Runs = append(f.batch.Jobs, j), append(f.batch.Runs, run)
-	f.log(&j, "job.submitted", j.Submitted)
-	f.log(&j, "job.succeeded", ended)
-
-	return nil
-}
-
-func (f *filler) log(j *job.Job, kind string, at time.Time) {
-	f.event++
-	f.batch.Events = append(f.batch.Events, yardmaster.Event{
-		Seq:    f.event,
-		At:     at,
-		Kind:   kind,
-		Actor:  string(j.Owner),
-		Owner:  j.Owner,
-		Job:    j.ID,
-		To:     string(j.State),
-		Reason: j.Reason,
-	})
 }

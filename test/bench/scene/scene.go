@@ -135,9 +135,8 @@ var shapes = [20]string{
 	"{cpus: 16, memory: 64GB}",
 }
 
-// Spec makes up a job: a job file of usual size, parsed as the server does.
-// Seven in ten say how long they expect to run, one in ten has a priority.
-func (s *Scene) Spec(n int) (*job.Spec, error) {
+// File makes up a job file of usual size. Seven in ten jobs say how long they expect to run, one in ten has a priority.
+func (s *Scene) File(n int) string {
 	expect, priority := "", 0
 	if s.chance.IntN(10) < 7 {
 		expect = fmt.Sprintf("expect: %dm\n", 10+s.chance.IntN(48*60))
@@ -147,8 +146,11 @@ func (s *Scene) Spec(n int) (*job.Spec, error) {
 		priority = 10 * (1 + s.chance.IntN(3))
 	}
 
-	return s.parse(n, shapes[s.chance.IntN(len(shapes))], fmt.Sprintf("%spriority: %d\n", expect, priority))
+	return file(n, shapes[s.chance.IntN(len(shapes))], fmt.Sprintf("%spriority: %d\n", expect, priority))
 }
+
+// Spec makes up a job: the file that File makes up, parsed as the server does.
+func (s *Scene) Spec(n int) (*job.Spec, error) { return s.parse(s.File(n)) }
 
 // pool is how many different jobs Any draws from.
 const pool = 2_000
@@ -176,13 +178,14 @@ func (s *Scene) Small(int) (*job.Spec, error) {
 	}
 
 	var err error
-	s.small, err = s.parse(0, "{gpus: 1, cpus: 8, memory: 32GB}", "")
+	s.small, err = s.parse(file(0, "{gpus: 1, cpus: 8, memory: 32GB}", ""))
 
 	return s.small, err
 }
 
-func (s *Scene) parse(n int, resources, rest string) (*job.Spec, error) {
-	text := fmt.Sprintf(`name: resnet50-cifar-%d
+// file is the text of a job file.
+func file(n int, resources, rest string) string {
+	return fmt.Sprintf(`name: resnet50-cifar-%d
 run: python train.py --lr 0.1 --batch-size 128 --epochs 90 --seed %d --output results/%d
 framework: pytorch
 model: {kind: cnn, task: vision, params: 25.6M}
@@ -192,15 +195,17 @@ checkpoint: {dir: ckpt, every: 10m}
 retry: 3
 env: {OMP_NUM_THREADS: "8"}
 %s`, n, n, n, n, resources, rest)
+}
 
-	file, err := spec.Parse([]byte(text), spec.Options{
+func (s *Scene) parse(text string) (*job.Spec, error) {
+	parsed, err := spec.Parse([]byte(text), spec.Options{
 		Env: func(string) (string, bool) { return "", false }, Now: s.now, Location: time.UTC,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make up a job: %w", err)
 	}
 
-	return &file.Jobs[0].Spec, nil
+	return &parsed.Jobs[0].Spec, nil
 }
 
 // Owner draws one of the users.

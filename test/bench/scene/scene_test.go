@@ -46,7 +46,7 @@ func TestEveryShapeFitsSomeOfTheNodes(t *testing.T) {
 	}
 
 	for _, shape := range shapes {
-		sp, err := s.parse(0, shape, "")
+		sp, err := s.parse(file(0, shape, ""))
 		if err != nil {
 			t.Fatalf("%s: %v", shape, err)
 		}
