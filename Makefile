@@ -126,6 +126,16 @@ bench-core: ## Measure the core, and Slurm beside it in the same run; figures in
 	@mkdir -p build/bench
 	go run ./test/bench -out build/bench/bench-core.json
 
+.PHONY: bench-scale
+bench-scale: ## Measure a full yard: a million ended and 20,000 queued jobs, 1,000 nodes (QUICK=1 for a small one, ONLY=reads,reports for some sections)
+	@mkdir -p build/bench
+	go run ./test/bench -suite scale -hyperqueue "$$(scripts/setup-hyperqueue.sh || true)" -out build/bench/bench-scale.json $(if $(QUICK),-quick) $(if $(ONLY),-only $(ONLY))
+
+.PHONY: bench-soak
+bench-soak: ## Let short jobs flow through a real yard for an hour and look for what grows (MINUTES=10 for less); figures in build/bench/bench-soak.json
+	@mkdir -p build/bench
+	go run ./test/bench/soak -span $(or $(MINUTES),60)m -out build/bench/bench-soak.json
+
 .PHONY: bench-failover
 bench-failover: ## Measure how fast a second server takes over, 100 times (root); figures in build/bench/bench-failover.json
 	@scripts/setup.sh test

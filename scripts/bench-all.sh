@@ -36,6 +36,7 @@ measure() { # NAME COMMAND…
 
 # First what times the machine, then what only simulates.
 measure core "$bin/bench" -binary build/trainyard "${quick[@]}"
+measure scale "$bin/bench" -suite scale -binary build/trainyard -hyperqueue "$(scripts/setup-hyperqueue.sh || true)" "${quick[@]}"
 measure forecast-scale "$bin/forecast" -scale "${jobs[@]}"
 
 for target in "$@"; do

@@ -1,13 +1,14 @@
-// Command bench measures Trainyard's core and its opponent on this machine.
+// Command bench measures Trainyard's core and its opponents on this machine.
 //
 //	go run ./test/bench -out build/bench/bench-core.json
+//	go run ./test/bench -suite scale -out build/bench/bench-scale.json
 //
 // Each section starts what it needs in a folder and on ports of its own, measures,
 // and stops it again, also when interrupted. All sections, the opponent's too, run
 // with one build and in one run: if one breaks off, the figures of the others are
 // printed, the command fails, and no file is written or left from an earlier run.
 //
-// It decides nothing and asserts nothing; `make bench-core` calls it, and
+// It decides nothing and asserts nothing; `make bench-core` and `make bench-scale` call it, and
 // people compare the figures with the aims.
 package main
 
@@ -50,8 +51,11 @@ func main() {
 type settings struct {
 	clock clock.Clock
 	build *build
-	quick bool      // shorter runs, for trying the benchmark itself
-	notes io.Writer // progress, for people
+	large *largeYards // of the suite scale
+	quick bool        // shorter runs, for trying the benchmark itself
+	notes io.Writer   // progress, for people
+	// hyperqueue is a Python that has HyperQueue, "" if it is not installed.
+	hyperqueue string
 }
 
 // section is one group of measurements that share what they start.
@@ -62,27 +66,33 @@ type section interface {
 	Run(ctx context.Context) ([]figure, error)
 }
 
-// sections lists all of them, in the order in which they run.
-func sections(s settings) []section {
-	return []section{
-		submitSection{s},
-		startSection{s},
-		messagesSection{s},
-		memorySection{s},
-		roundsSection{s},
-		restartSection{s},
-		agentsSection{s},
-		slurmSection{s},
+// suites are the groups of sections that are measured in one run and written to one file, each in the order in which
+// its sections run.
+func suites(s settings) map[string][]section {
+	return map[string][]section{
+		"core": {
+			submitSection{s},
+			startSection{s},
+			messagesSection{s},
+			memorySection{s},
+			roundsSection{s},
+			restartSection{s},
+			agentsSection{s},
+			slurmSection{s},
+		},
+		"scale": scaleSections(s),
 	}
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	out := flags.String("out", "build/bench/bench-core.json", "write the figures to `file`")
+	suite := flags.String("suite", "core", "what to measure: core or scale")
+	out := flags.String("out", "", "write the figures to `file`; without it build/bench/bench-SUITE.json")
 	only := flags.String("only", "", "run only these `sections`, separated by commas")
 	quick := flags.Bool("quick", false, "short runs: to try the benchmark, not to quote its figures")
 	binary := flags.String("binary", "", "measure this `file`, a built trainyard, instead of building one")
+	hyperqueue := flags.String("hyperqueue", "", "a `program`, Python that has HyperQueue; without it that is left out")
 	table := flags.String("table", "", "measure nothing; print the figures in `file` as a table in Markdown")
 
 	profile := flags.String(
@@ -101,10 +111,23 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return printMarkdown(stdout, *table)
 	}
 
-	s := settings{clock: clock.Wall{}, build: &build{given: *binary}, quick: *quick, notes: stderr}
-	chosen, err := choose(sections(s), *only)
+	s := settings{
+		clock: clock.Wall{}, build: &build{given: *binary}, large: &largeYards{}, quick: *quick, notes: stderr,
+		hyperqueue: *hyperqueue,
+	}
+
+	all, ok := suites(s)[*suite]
+	if !ok {
+		return fmt.Errorf("suite must be core or scale, got %q", *suite)
+	}
+
+	chosen, err := choose(all, *only)
 	if err != nil {
 		return err
+	}
+
+	if *out == "" {
+		*out = filepath.Join("build", "bench", "bench-"+*suite+".json")
 	}
 
 	stopProfile, err := startProfile(*profile)
@@ -114,7 +137,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 	err = record(ctx, s, chosen, *out, extent(*quick, *only), stdout)
 
-	return errors.Join(err, stopProfile(), s.build.remove())
+	return errors.Join(err, stopProfile(), s.large.stop(), s.build.remove())
 }
 
 // record runs the sections, prints their figures, and writes them to a file if all were measured.

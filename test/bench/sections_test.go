@@ -78,7 +78,7 @@ var inProcess = []string{"messages", "memory", "rounds"}
 // Not parallel: the memory of this process is measured, so nothing else may run meanwhile.
 func TestEverySectionMeasuresWhatItSaysQuickly(t *testing.T) {
 	s := settings{clock: clock.Wall{}, build: newBuild(t), quick: true, notes: testNotes{t}}
-	for _, sec := range sections(s) {
+	for _, sec := range suites(s)["core"] {
 		want, ours := wantKeys[sec.Name()]
 		if !ours {
 			continue // the opponent has tests of its own

@@ -49,20 +49,23 @@ func cpuOf(stat string) (time.Duration, error) {
 }
 
 // Memory returns how much memory the server's process has resident, in bytes.
-func (y *Yard) Memory() (int64, error) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(y.daemons.PID("server")) + "/statm")
+func (y *Yard) Memory() (int64, error) { return Resident(y.PID("server")) }
+
+// Resident returns how much memory a process has resident, in bytes.
+func Resident(pid int) (int64, error) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
 	if err != nil {
-		return 0, fmt.Errorf("read the server's memory: %w", err)
+		return 0, fmt.Errorf("read the memory of a process: %w", err)
 	}
 
 	fields := strings.Fields(string(text))
 	if len(fields) < 2 {
-		return 0, errors.New("read the server's memory: no such field")
+		return 0, errors.New("read the memory of a process: no such field")
 	}
 
 	pages, err := strconv.ParseInt(fields[1], 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("read the server's memory: %w", err)
+		return 0, fmt.Errorf("read the memory of a process: %w", err)
 	}
 
 	return pages * int64(os.Getpagesize()), nil
@@ -76,7 +79,19 @@ func (y *Yard) Metric(ctx context.Context, name string) (float64, error) {
 	}
 
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
-	text, err := get(ctx, client, y.url+"/metrics")
+
+	return metric(ctx, client, y.url+"/metrics", name)
+}
+
+// MetricAt returns a figure that a process serves at an address over plain HTTP, as agents do.
+func MetricAt(ctx context.Context, address, name string) (float64, error) {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+	return metric(ctx, client, "http://"+address+"/metrics", name)
+}
+
+func metric(ctx context.Context, client *http.Client, url, name string) (float64, error) {
+	text, err := get(ctx, client, url)
 	if err != nil {
 		return 0, fmt.Errorf("read metrics: %w", err)
 	}
@@ -87,5 +102,5 @@ func (y *Yard) Metric(ctx context.Context, name string) (float64, error) {
 		}
 	}
 
-	return 0, fmt.Errorf("there is no metric %s", name)
+	return 0, fmt.Errorf("metric %s not found", name)
 }

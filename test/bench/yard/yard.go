@@ -64,7 +64,9 @@ func compile(ctx context.Context, path string, args ...string) error {
 type Options struct {
 	Binary string   // what Build returned
 	Store  string   // address of the store; "" for SQLite in the yard's folder
+	From   string   // SQLite database that the yard begins with a copy of; "" for an empty one
 	Args   []string // further arguments of the server
+	Env    []string // further variables of the server and of agents
 }
 
 // Yard is a server, and the agents that were started for it.
@@ -78,8 +80,8 @@ type Yard struct {
 	daemons daemon.Group
 }
 
-// Start starts a server without any jobs or nodes in a new folder and logs in
-// to it. There is no limit on rates, and none on jobs that matters. The caller must call Stop.
+// Start starts a server in a new folder and logs in to it; it has no jobs and no nodes unless it begins with a copy.
+// There is no limit on rates and feeds, and none on jobs that matters. The caller must call Stop.
 func Start(ctx context.Context, o Options) (*Yard, error) {
 	dir, err := os.MkdirTemp("", "trainyard-bench-yard-")
 	if err != nil {
@@ -87,20 +89,61 @@ func Start(ctx context.Context, o Options) (*Yard, error) {
 	}
 
 	y := &Yard{opts: o, dir: dir, daemons: daemon.Group{Dir: dir}}
-	err = y.Run(ctx)
-	if err == nil {
-		err = y.login(ctx)
-	}
-
-	if err != nil {
+	if err := y.begin(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the yard: %w", err), y.Stop())
 	}
 
 	return y, nil
 }
 
+func (y *Yard) begin(ctx context.Context) error {
+	var anew []string
+
+	if y.opts.From != "" {
+		if err := copyFile(y.opts.From, y.Database()); err != nil {
+			return fmt.Errorf("copy the database: %w", err)
+		}
+
+		anew = []string{"--new-bootstrap-token"} // it has users, so the server makes none by itself
+	}
+
+	if err := y.run(ctx, anew...); err != nil {
+		return err
+	}
+
+	return y.login(ctx)
+}
+
+// copyFile copies a file into a folder that may not be there yet.
+func copyFile(from, to string) (err error) {
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+
+	defer func() { _ = in.Close() }() // it was only read
+
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+
+	defer func() { err = errors.Join(err, out.Close()) }()
+
+	_, err = io.Copy(out, in)
+
+	return err
+}
+
 // Run starts the server's process, on the store as it is, and returns when it says that it is ready.
-func (y *Yard) Run(ctx context.Context) error {
+func (y *Yard) Run(ctx context.Context) error { return y.run(ctx) }
+
+// run starts the server's process with further arguments.
+func (y *Yard) run(ctx context.Context, more ...string) error {
 	if y.addr == "" {
 		ports, err := daemon.FreePorts(ctx, 1)
 		if err != nil {
@@ -112,11 +155,15 @@ func (y *Yard) Run(ctx context.Context) error {
 	}
 
 	args := []string{
-		"server", "--data", filepath.Join(y.dir, "data"), "--store", y.opts.Store, "--listen", y.addr,
+		"server", "--data", y.Data(), "--store", y.opts.Store, "--listen", y.addr,
 		"--rate", "0", "--max-jobs", "100000000", "--max-job-text", "0B", "--max-all-job-text", "0B", "--log-level", "warn",
+		"--max-streams", "0",
 	}
+	args = append(append(args, y.opts.Args...), more...)
 
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), y.opts.Binary, append(args, y.opts.Args...)...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), y.opts.Binary, args...)
+	cmd.Env = y.processEnvironment()
+
 	if err := y.daemons.Start("server", cmd); err != nil {
 		return err
 	}
@@ -177,7 +224,7 @@ func (y *Yard) login(ctx context.Context) error {
 	var bootstrap string
 
 	err := y.daemons.Await(ctx, patience, func(context.Context) error {
-		text, err := os.ReadFile(filepath.Join(y.dir, "data", "bootstrap-token"))
+		text, err := os.ReadFile(filepath.Join(y.Data(), "bootstrap-token"))
 		bootstrap = strings.TrimSpace(string(text))
 
 		return err
@@ -224,13 +271,27 @@ func (y *Yard) Environment() []string {
 	}
 }
 
+// Data returns the server's data folder.
+func (y *Yard) Data() string { return filepath.Join(y.dir, "data") }
+
+// Command runs a command of the command line to its end.
+func (y *Yard) Command(ctx context.Context, args ...string) error {
+	cmd := exec.CommandContext(ctx, y.opts.Binary, args...)
+	cmd.Env = y.Environment()
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("run trainyard %s: %w: %.500s", args[0], err, text)
+	}
+
+	return nil
+}
+
 // Database returns the address of the yard's store.
 func (y *Yard) Database() string {
 	if y.opts.Store != "" {
 		return y.opts.Store
 	}
 
-	return filepath.Join(y.dir, "data", "yard.db")
+	return filepath.Join(y.Data(), "yard.db")
 }
 
 // JoinToken makes a token by which so many machines may join.
@@ -252,15 +313,29 @@ func (y *Yard) JoinToken(ctx context.Context, uses int) (string, error) {
 
 // RunAgent makes this machine a node of the yard and returns when the yard knows it. Isolation is the agent's setting.
 func (y *Yard) RunAgent(ctx context.Context, isolation string) error {
+	return y.addAgent(ctx, "agent", "bench", "--isolation", isolation)
+}
+
+// AddAgent starts an agent on this machine, with further arguments, and returns when the yard knows its node. Process
+// and node have the same name.
+func (y *Yard) AddAgent(ctx context.Context, name string, args ...string) error {
+	return y.addAgent(ctx, name, name, args...)
+}
+
+func (y *Yard) addAgent(ctx context.Context, process, name string, args ...string) error {
 	token, err := y.JoinToken(ctx, 1)
 	if err != nil {
 		return err
 	}
 
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), y.opts.Binary, "agent", "join", y.url,
-		"--token", token, "--data", filepath.Join(y.dir, "node"), "--name", "bench", "--log-level", "warn",
-		"--isolation", isolation)
-	if err := y.daemons.Start("agent", cmd); err != nil {
+	args = append([]string{
+		"agent", "join", y.url, "--token", token, "--data", y.AgentData(name), "--name", name, "--log-level", "warn",
+	}, args...)
+
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), y.opts.Binary, args...)
+	cmd.Env = y.processEnvironment()
+
+	if err := y.daemons.Start(process, cmd); err != nil {
 		return err
 	}
 
@@ -272,20 +347,35 @@ func (y *Yard) RunAgent(ctx context.Context, isolation string) error {
 	defer client.Close()
 
 	return y.daemons.Await(ctx, patience, func(ctx context.Context) error {
-		_, err := client.Node(ctx, "bench")
+		_, err := client.Node(ctx, id.Node(name))
 		return err
 	})
 }
 
-// AwaitIdle returns when no run is left.
+// AgentData returns the data folder of an agent.
+func (y *Yard) AgentData(name string) string { return filepath.Join(y.dir, "node-"+name) }
+
+// PID returns the process id of the server ("server") or of an agent.
+func (y *Yard) PID(name string) int { return y.daemons.PID(name) }
+
+// processEnvironment is what the server and the agents have in their environment.
+func (y *Yard) processEnvironment() []string { return append(os.Environ(), y.opts.Env...) }
+
+// AwaitIdle returns when no job is queued and no run is left.
 func (y *Yard) AwaitIdle(ctx context.Context) error {
 	return y.daemons.Await(ctx, patience, func(ctx context.Context) error {
-		n, err := y.Metric(ctx, "trainyard_live_runs")
-		if err == nil && n > 0 {
-			err = fmt.Errorf("%.0f runs have not ended", n)
+		for _, name := range []string{"trainyard_queued_jobs", "trainyard_live_runs"} {
+			n, err := y.Metric(ctx, name)
+			if err == nil && n > 0 {
+				err = fmt.Errorf("%s is %.0f", name, n)
+			}
+
+			if err != nil {
+				return err
+			}
 		}
 
-		return err
+		return nil
 	})
 }
 

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"trainyard/internal/clock"
+	"trainyard/test/bench/yard"
+)
+
+// The short form of the soak: nothing grows with the number of jobs but what the store keeps of them.
+func TestNothingGrowsWhileJobsFlow(t *testing.T) {
+	t.Parallel()
+
+	if testing.Short() {
+		t.Skip("starts a server and agents")
+	}
+
+	binary, err := yard.Build(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	o := options{
+		binary: binary, env: []string{"GOGC=20"}, // so that the heap is little more than what lives
+		warm: extent{jobs: 40}, judged: extent{jobs: 60}, rate: 20, keepFinal: time.Second, patience: time.Minute,
+		clock: clock.Wall{}, out: testLog{t},
+	}
+
+	figures, err := soak(t.Context(), &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if figures["soak_jobs"] != 60 || figures["soak_server_goroutines"] <= 0 || figures["soak_agent2_files"] <= 0 {
+		t.Errorf("figures = %v", figures)
+	}
+}
+
+// testLog sends the table to the test's log.
+type testLog struct{ t *testing.T }
+
+func (l testLog) Write(text []byte) (int, error) {
+	l.t.Logf("%s", text)
+	return len(text), nil
+}
+
+func TestAnythingThatGrowsTooMuchIsNamed(t *testing.T) {
+	t.Parallel()
+
+	const jobs = 1000
+
+	processes := []*process{{name: "server"}, {name: "agent1"}}
+	before := sample{resident: 100 * mib, heap: 20 * mib, goroutines: 30, files: 30, disk: mib, inodes: 100}
+
+	fine := before
+	fine.goroutines += 5
+	fine.disk += jobs * 4 << 10
+	fine.inodes += jobs
+
+	if err := exceeded(judge(processes, []sample{before, before}, []sample{fine, fine}, jobs)); err != nil {
+		t.Errorf("growth within bounds: %v", err)
+	}
+
+	for name, grow := range map[string]func(*sample){
+		"resident memory": func(s *sample) { s.resident += 100 * mib },
+		"heap in use":     func(s *sample) { s.heap += 50 * mib },
+		"goroutines":      func(s *sample) { s.goroutines += jobs / 10 },
+		"open files":      func(s *sample) { s.files += jobs / 10 },
+		"disk":            func(s *sample) { s.disk += jobs * 100 << 10 },
+		"inodes":          func(s *sample) { s.inodes += jobs * 10 },
+	} {
+		for i, p := range processes {
+			after := []sample{before, before}
+			grow(&after[i])
+
+			err := exceeded(judge(processes, []sample{before, before}, after, jobs))
+			if err == nil || !strings.HasPrefix(err.Error(), p.name+": "+name) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s of %s: error %v, want one about it alone", name, p.name, err)
+			}
+		}
+	}
+}
