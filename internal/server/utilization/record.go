@@ -26,6 +26,8 @@ type rankRecord struct {
 	First   time.Time `json:"first"`
 	Last    job.Use   `json:"last"`
 	Samples int       `json:"samples"`
+	// FirstCPU is how many CPU seconds it had used by First.
+	FirstCPU float64 `json:"first_cpu,omitempty"`
 	// Memory and GPUBusy are integrals over the time, from which the means are made.
 	Memory    float64 `json:"memory_seconds"`
 	Busy      float64 `json:"busy_seconds"`
@@ -51,7 +53,7 @@ type point struct {
 // add adds a measurement. One that is not newer than the last changes nothing but what the end of a rank says.
 func (r *rankRecord) add(u *job.Use, ended, course bool) {
 	if r.Samples == 0 {
-		r.First, r.Width = u.At, 1
+		r.First, r.FirstCPU, r.Width = u.At, u.CPUSeconds, 1
 	}
 
 	elapsed := u.At.Sub(r.Last.At).Seconds()
