@@ -72,18 +72,7 @@ func (r *rankRecord) add(u *job.Use, ended, course bool) {
 		r.Memory += float64(u.Memory) * elapsed
 		r.Busy += one.Busy * elapsed
 		r.CPUPeak = max(r.CPUPeak, one.CPUs)
-	}
-
-	r.BusyPeak = max(r.BusyPeak, one.Busy)
-	for _, g := range u.GPUs {
-		r.GPUMemory = max(r.GPUMemory, g.Memory)
-		if g.Busy == 0 {
-			if r.IdleGPUs == nil {
-				r.IdleGPUs = map[int]int{}
-			}
-
-			r.IdleGPUs[g.Index]++
-		}
+		r.addGPUs(u.GPUs, one.Busy)
 	}
 
 	peak := max(r.Last.MemoryPeak, u.MemoryPeak, u.Memory)
@@ -93,6 +82,23 @@ func (r *rankRecord) add(u *job.Use, ended, course bool) {
 
 	if course && r.Samples > 1 {
 		r.extend(one)
+	}
+}
+
+// addGPUs adds how busy the GPUs are. What is said of them with the first measurement of a rank may be of the rank
+// before it.
+func (r *rankRecord) addGPUs(gpus []job.GPUUse, busy float64) {
+	r.BusyPeak = max(r.BusyPeak, busy)
+
+	for _, g := range gpus {
+		r.GPUMemory = max(r.GPUMemory, g.Memory)
+		if g.Busy == 0 {
+			if r.IdleGPUs == nil {
+				r.IdleGPUs = map[int]int{}
+			}
+
+			r.IdleGPUs[g.Index]++
+		}
 	}
 }
 
