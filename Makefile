@@ -162,6 +162,10 @@ cover: ## Measure test coverage and compare it with docs/baseline (PACKAGES=./in
 cover-baseline: ## Store the coverage that make cover measured
 	@go run ./tools/coverage -store
 
+.PHONY: test-first-gpu
+test-first-gpu: build ## Start a yard on a machine with a GPU and see what a newcomer sees (PyTorch and Lightning)
+	@PYTHON='$(PYTHON)' scripts/test-first-gpu.sh
+
 .PHONY: test-oom-gpu
 test-oom-gpu: build ## Let a PyTorch training exceed a GPU of which it may use 16 GiB, and see it finish with more (a GPU with 48 GB or more)
 	@PYTHON='$(PYTHON)' scripts/test-oom-gpu.sh

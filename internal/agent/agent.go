@@ -373,7 +373,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){a.reconcileLoop, a.streamLoop, a.reportLoop, a.inventoryLoop,
-		a.renewLoop, a.curvesLoop, a.sweepLoop, a.spotLoop, a.probeLoop, a.useLoop} {
+		a.renewLoop, a.curvesLoop, a.sweepLoop, a.spotLoop, a.probeLoop, a.useLoop, a.gpuUseLoop} {
 		loops.Go(func() { loop(inner) })
 	}
 

@@ -28,6 +28,25 @@ func (a *Agent) useLoop(ctx context.Context) {
 	clock.Every(ctx, a.clk, useEvery, func(now time.Time) { a.measureUse(s, now) })
 }
 
+// gpuUseLoop asks the driver how busy the GPUs are as long as ranks have some. It is a loop of its own because a driver may
+// hang.
+func (a *Agent) gpuUseLoop(ctx context.Context) {
+	if a.machine == nil || len(a.fakeGPUs) > 0 {
+		return
+	}
+
+	clock.Every(ctx, a.clk, useEvery, func(time.Time) {
+		if len(a.allocatedGPUsNow()) == 0 {
+			return
+		}
+
+		err := a.machine.LookAtUse(ctx)
+		if ctx.Err() == nil {
+			a.noteProblem("GPU use", err)
+		}
+	})
+}
+
 func (a *Agent) measureUse(s *sampler.Sampler, now time.Time) {
 	targets := map[string]sampler.Target{}
 	gpus := map[string][]int{}

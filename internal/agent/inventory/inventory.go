@@ -268,6 +268,34 @@ func (m *Machine) noteUse(devices []device) {
 	m.use = list
 }
 
+// LookAtUse asks the driver how busy the GPUs are. While a look at the machine is under way, that one tells.
+func (m *Machine) LookAtUse(ctx context.Context) error {
+	if !m.mu.TryLock() {
+		return nil
+	}
+	defer m.mu.Unlock()
+
+	devices, err := m.driver.devices(ctx)
+	if err != nil {
+		return err
+	}
+
+	var known []device
+	for i := range devices {
+		d := &devices[i]
+
+		at := slices.IndexFunc(m.gpus, func(g fleet.GPU) bool { return g.UUID == d.gpu.UUID })
+		if at >= 0 { // its index stays the same when others are gone
+			d.gpu.Index = m.gpus[at].Index
+			known = append(known, *d)
+		}
+	}
+
+	m.noteUse(known)
+
+	return nil
+}
+
 // GPUUse returns how busy the GPUs were at the newest look. It does not wait for a look that is under way.
 func (m *Machine) GPUUse() []job.GPUUse {
 	m.useMu.Lock()

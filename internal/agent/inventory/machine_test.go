@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/job"
 )
 
 // scripted is a driver that says what a test wants.
@@ -236,6 +237,28 @@ func TestUseAndDrawOfTheGPUs(t *testing.T) {
 
 	if again := look(t, m); !cmp.Equal(again.Inventory.Draw, found.Inventory.Draw) {
 		t.Errorf("a reading that is not there changed the draw: %v", again.Inventory.Draw)
+	}
+}
+
+func TestUseIsAskedForBetweenLooks(t *testing.T) {
+	t.Parallel()
+	m, driver, _, _ := machine(t, "")
+
+	idle := device{gpu: fleet.GPU{Index: 0, UUID: "GPU-a", Model: "NVIDIA H200", Memory: 140 << 30}, draw: -1}
+	other := idle
+	other.gpu.Index, other.gpu.UUID = 1, "GPU-b"
+	driver.list = []device{idle, other}
+	look(t, m)
+
+	other.gpu.Index, other.utilization, other.used = 0, 0.9, 7<<30 // the first is gone
+	driver.list = []device{other}
+
+	if err := m.LookAtUse(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	if diff := cmp.Diff([]job.GPUUse{{Index: 1, Busy: 0.9, Memory: 7 << 30}}, m.GPUUse()); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -26,6 +26,8 @@ type rankRecord struct {
 	First   time.Time `json:"first"`
 	Last    job.Use   `json:"last"`
 	Samples int       `json:"samples"`
+	// FirstCPU is how many CPU seconds it had used by First.
+	FirstCPU float64 `json:"first_cpu,omitempty"`
 	// Memory and GPUBusy are integrals over the time, from which the means are made.
 	Memory    float64 `json:"memory_seconds"`
 	Busy      float64 `json:"busy_seconds"`
@@ -51,7 +53,7 @@ type point struct {
 // add adds a measurement. One that is not newer than the last changes nothing but what the end of a rank says.
 func (r *rankRecord) add(u *job.Use, ended, course bool) {
 	if r.Samples == 0 {
-		r.First, r.Width = u.At, 1
+		r.First, r.FirstCPU, r.Width = u.At, u.CPUSeconds, 1
 	}
 
 	elapsed := u.At.Sub(r.Last.At).Seconds()
@@ -70,18 +72,7 @@ func (r *rankRecord) add(u *job.Use, ended, course bool) {
 		r.Memory += float64(u.Memory) * elapsed
 		r.Busy += one.Busy * elapsed
 		r.CPUPeak = max(r.CPUPeak, one.CPUs)
-	}
-
-	r.BusyPeak = max(r.BusyPeak, one.Busy)
-	for _, g := range u.GPUs {
-		r.GPUMemory = max(r.GPUMemory, g.Memory)
-		if g.Busy == 0 {
-			if r.IdleGPUs == nil {
-				r.IdleGPUs = map[int]int{}
-			}
-
-			r.IdleGPUs[g.Index]++
-		}
+		r.addGPUs(u.GPUs, one.Busy)
 	}
 
 	peak := max(r.Last.MemoryPeak, u.MemoryPeak, u.Memory)
@@ -91,6 +82,23 @@ func (r *rankRecord) add(u *job.Use, ended, course bool) {
 
 	if course && r.Samples > 1 {
 		r.extend(one)
+	}
+}
+
+// addGPUs adds how busy the GPUs are. What is said of them with the first measurement of a rank may be of the rank
+// before it.
+func (r *rankRecord) addGPUs(gpus []job.GPUUse, busy float64) {
+	r.BusyPeak = max(r.BusyPeak, busy)
+
+	for _, g := range gpus {
+		r.GPUMemory = max(r.GPUMemory, g.Memory)
+		if g.Busy == 0 {
+			if r.IdleGPUs == nil {
+				r.IdleGPUs = map[int]int{}
+			}
+
+			r.IdleGPUs[g.Index]++
+		}
 	}
 }
 

@@ -115,7 +115,7 @@ func (s *sums) add(r *rankRecord) {
 
 	if elapsed := r.elapsed(); elapsed > 0 {
 		s.meanRanks++
-		s.mean.cpus += r.Last.CPUSeconds / elapsed
+		s.mean.cpus += (r.Last.CPUSeconds - r.FirstCPU) / elapsed
 		s.mean.memory += r.Memory / elapsed
 		s.mean.busy += r.Busy / elapsed
 	}

@@ -88,7 +88,7 @@ func TestMeanAndPeakOfARun(t *testing.T) {
 	t.Parallel()
 	k := newKit(t)
 
-	for i, cpu := range []float64{0, 10, 50, 60} { // 1, 4 and 1 CPUs
+	for i, cpu := range []float64{30, 40, 80, 90} { // 1, 4 and 1 CPUs, and 30 s before the first measurement
 		k.report("j1.1", 0, 10*i, job.Use{
 			CPUSeconds: cpu, Memory: int64(i+1) << 30, GPUs: gpus(0.5, 1), Read: int64(100 * i),
 			Unmeasured: []job.Unmeasured{{Resource: job.ResourceNetwork, Why: "shared"}},

@@ -50,16 +50,22 @@ def save(done):
         shutil.rmtree(os.path.join(folder, "step-%d" % step))
 
 done = max(saved(), default=0)
-last = done
+last, worked = done, 0.0  # of its newest checkpoint, and seconds since then
 since = time.monotonic()
 while done < work:
-    wait = min((work - done) / rate, every)
-    stop = signal.sigtimedwait([signal.SIGTERM], wait)
+    wait = min((work - done) / rate, every - worked, 0.05)
+    info = signal.sigtimedwait([signal.SIGTERM], wait)
+    stop = info and info.si_signo == signal.SIGTERM  # other numbers come from Python, after it was suspended
     now = time.monotonic()
-    done, since = done + (now - since) * rate, now
-    if done < work and int(done) > last:
-        last = int(done)
-        save(last)
+    passed = now - since
+    if passed > wait + 0.3:
+        passed = wait  # it was suspended, and computes nothing meanwhile
+    done, worked, since = done + passed * rate, worked + passed, now
+    if done < work and (stop or worked >= every):
+        worked = 0.0
+        if int(done) > last:
+            last = int(done)
+            save(last)
     if stop:
         break
 `
