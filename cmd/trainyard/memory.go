@@ -1,19 +1,60 @@
 package main
 
 import (
+	"context"
 	"os"
 	"runtime/debug"
+	"runtime/metrics"
+	"time"
+
+	"trainyard/internal/clock"
 )
 
-// gcPercent is how far a server's heap grows between two collections, in percent
-// of what lives. With Go's own 100 a small heap is collected again and again
-// while submissions come in; a queued job takes little memory, so there is room.
-// Whoever sets GOGC knows better.
-const gcPercent = 300
+// A server's heap grows between two collections by garbageRoom or by what lives in it, whichever is more, but by no
+// more than gcPercent of what lives. With Go's own 100 percent a small heap is collected again and again while
+// submissions come in; with much more a large heap would take several times the memory that it needs.
+const (
+	gcPercent    = 300
+	garbageRoom  = 96 << 20
+	memoryReview = 5 * time.Second
+)
 
-// collectLess tells the collector so.
-func collectLess() {
-	if _, set := os.LookupEnv("GOGC"); !set {
-		debug.SetGCPercent(gcPercent)
+// paceCollector keeps the collector at that until ctx ends. Whoever sets GOGC knows better.
+func paceCollector(ctx context.Context, clk clock.Clock) {
+	if _, set := os.LookupEnv("GOGC"); set {
+		return
 	}
+
+	percent := gcPercent
+	debug.SetGCPercent(percent)
+
+	clock.Every(ctx, clk, memoryReview, func(time.Time) {
+		if next := percentOf(liveMemory()); next != percent {
+			percent = next
+			debug.SetGCPercent(percent)
+		}
+	})
+}
+
+// percentOf returns by how many percent a heap with so much that lives may grow, in steps that hide small changes.
+func percentOf(live uint64) int {
+	const step = 20
+	percent := garbageRoom * 100 / max(live, 1)
+
+	return int(min(max(percent/step*step, 100), gcPercent))
+}
+
+// liveMemory is what the last collection left, and the stacks: what the collector goes by.
+func liveMemory() uint64 {
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
+	metrics.Read(samples)
+
+	var total uint64
+	for _, s := range samples {
+		if s.Value.Kind() == metrics.KindUint64 {
+			total += s.Value.Uint64()
+		}
+	}
+
+	return total
 }

@@ -141,7 +141,6 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 		return nil, err
 	}
 
-	collectLess()
 	r := &running{
 		config: c, in: in, clock: clock.NewSteady(), log: log,
 		failed: make(chan error, 2), leads: make(chan struct{}),
@@ -376,6 +375,7 @@ func (r *running) run(listener net.Listener, term *leadership.Term) {
 
 	r.background.Go(func() { r.members.Run(ctx) })
 	r.background.Go(func() { watchClock(ctx, r.clock, r.log) })
+	r.background.Go(func() { paceCollector(ctx, r.clock) })
 	r.background.Go(func() {
 		if err := r.govern(ctx, term); err != nil {
 			r.failed <- err

@@ -27,6 +27,8 @@ type LogLine struct {
 	// Partial marks a piece of a very long line; the next line of the same run,
 	// rank and stream continues it.
 	Partial bool `json:"partial,omitempty"`
+	// Skipped marks a note of the yard instead of lines.
+	Skipped int64 `json:"skipped,omitempty" doc:"number of lines left out here, because the output was read more slowly than the job printed it; the text says so"`
 }
 
 // NewLogLine returns a line that a rank printed.

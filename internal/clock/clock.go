@@ -61,17 +61,53 @@ const (
 	Ended                 // the context ended
 )
 
-// Wait waits until something comes on wake, d has passed or ctx ends.
-func Wait(ctx context.Context, d time.Duration, wake <-chan struct{}) Outcome {
+// Wait waits until something comes on one of the channels, d has passed or ctx ends.
+func Wait(ctx context.Context, d time.Duration, wake ...<-chan struct{}) Outcome {
 	t := time.NewTimer(d)
 	defer t.Stop()
 
+	var c [4]<-chan struct{} // a channel that is nil gives nothing
+	if len(wake) > len(c) {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+
+		c[0] = firstOf(ctx, wake)
+	} else {
+		copy(c[:], wake)
+	}
+
 	select {
-	case <-wake:
+	case <-c[0]:
+		return Woken
+	case <-c[1]:
+		return Woken
+	case <-c[2]:
+		return Woken
+	case <-c[3]:
 		return Woken
 	case <-ctx.Done():
 		return Ended
 	case <-t.C:
 		return Passed
 	}
+}
+
+// firstOf returns a channel that gives something when one of the channels does, until ctx ends.
+func firstOf(ctx context.Context, channels []<-chan struct{}) <-chan struct{} {
+	woken := make(chan struct{}, 1)
+
+	for _, c := range channels {
+		go func() {
+			select {
+			case <-c:
+				select {
+				case woken <- struct{}{}:
+				default:
+				}
+			case <-ctx.Done():
+			}
+		}()
+	}
+
+	return woken
 }

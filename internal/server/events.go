@@ -225,9 +225,13 @@ func (s *Server) sendEvents(ctx context.Context, f store.EventFilter, out *httpa
 		for i := range events {
 			e := &events[i]
 			f.After = e.Seq
-			if lets(&f, e) && !out.Send(strconv.FormatUint(e.Seq, 10), "", eventFor(who, e)) {
+			if lets(&f, e) && !out.Add(strconv.FormatUint(e.Seq, 10), "", eventFor(who, e)) {
 				return nil
 			}
+		}
+
+		if !out.Flush() {
+			return nil
 		}
 
 		f.After = max(f.After, upTo)

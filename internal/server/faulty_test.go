@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"trainyard/internal/id"
+	"trainyard/internal/job"
 	"trainyard/internal/store"
 	"trainyard/internal/yardmaster"
 )
@@ -15,6 +17,7 @@ type testStore struct {
 	clock   *handClock // stands still during a commit: a slow disk is not taken for one that hangs
 	commits atomic.Int64
 	rows    atomic.Int64 // jobs committed
+	lookups atomic.Int64 // of a job or a run
 	mu      sync.Mutex
 	err     error         // of every commit
 	gate    chan struct{} // commits and pings wait until it is closed
@@ -65,6 +68,16 @@ func (s *testStore) wait(commit bool) error {
 	}
 
 	return err
+}
+
+func (s *testStore) Job(ctx context.Context, j id.Job) (job.Job, error) {
+	s.lookups.Add(1)
+	return s.Store.Job(ctx, j)
+}
+
+func (s *testStore) Run(ctx context.Context, r id.Run) (job.Run, error) {
+	s.lookups.Add(1)
+	return s.Store.Run(ctx, r)
 }
 
 func (s *testStore) Commit(ctx context.Context, batches ...*yardmaster.Batch) error {

@@ -67,6 +67,10 @@ func (s *Server) infoRoutes() {
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { httpapi.WriteProblem(w, noSuchPath(r)) })
 	s.Registry.MustRegister(s.Loop.metrics)
 	s.Registry.MustRegister(metrics.Health(s.health.why, s.Loop.Stuck)...)
+	s.Registry.MustRegister(metrics.Followers(func() (int, int, int64) {
+		stats := s.shared.Stats()
+		return stats.Followers, stats.Bytes, stats.Skipped
+	})...)
 
 	if s.DataDir != "" {
 		s.Registry.MustRegister(metrics.Disk(s.DataDir))

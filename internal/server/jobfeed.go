@@ -10,7 +10,6 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
-	"trainyard/internal/server/httpapi"
 	"trainyard/internal/yardmaster"
 )
 
@@ -24,21 +23,37 @@ const (
 // jobFeed sends a job to one who follows it, whenever its state changes, what it waits for, or what its owner should
 // know.
 type jobFeed struct {
-	s   *Server
-	out *httpapi.Stream
+	jobNews
 
-	shown    api.Job
-	seq      uint64        // of the job that was sent last
-	event    uint64        // number of the newest event that is accounted for
-	blocker  place.Blocker // why it waits
-	at       time.Time     // when it was sent last
-	look     bool          // what is not stored is to be looked at
-	deferred bool          // its new state is not in the feed of events yet
+	s        *Server
+	out      itemWriter
+	look     bool // what is not stored is to be looked at
+	deferred bool // its new state is not in the feed of events yet
+}
+
+// jobNews is what one who follows a job knows of it.
+type jobNews struct {
+	shown   api.Job
+	seq     uint64        // of the job that was sent last
+	event   uint64        // number of the newest event that is accounted for
+	blocker place.Blocker // why it waits
+	at      time.Time     // when it was sent last
+}
+
+// itemWriter takes the items of a feed. It reports false if nobody listens any more.
+type itemWriter interface {
+	Add(cursor, kind string, v any) bool
 }
 
 // newJobFeed returns the feed of a job, of which nothing was sent yet.
-func (s *Server) newJobFeed(out *httpapi.Stream) *jobFeed {
-	return &jobFeed{s: s, out: out, event: s.Feed.Last(), look: true}
+func (s *Server) newJobFeed(out itemWriter) *jobFeed {
+	return &jobFeed{s: s, out: out, jobNews: jobNews{event: s.Feed.Last()}, look: true}
+}
+
+// known returns what those who listen know by now.
+func (f *jobFeed) known() *jobNews {
+	news := f.jobNews
+	return &news
 }
 
 // send sends the job if something about it is new. It reports false if nobody listens any more. newest is the number of
@@ -77,14 +92,14 @@ func (f *jobFeed) send(ctx context.Context, j *job.Job, newest uint64) bool {
 		then := now
 		then.State, then.Reason, then.Since, then.Remarks = job.State(e.To), e.Reason, shown(e.At), nil
 		then.Status = job.StatusOf(then.State, j.Cause)
-		if !f.out.Send("", "state", then) {
+		if !f.out.Add("", "state", then) {
 			return false
 		}
 	}
 
 	f.shown, f.seq, f.event, f.blocker, f.at = now, j.Seq, max(newest, f.event), blocker, f.s.Clock.Now()
 
-	return f.out.Send("", "state", now)
+	return f.out.Add("", "state", now)
 }
 
 // steps lists the states through which a job has gone since it was sent last, without that in which it is. They may
@@ -112,18 +127,6 @@ func (f *jobFeed) steps(j *job.Job) (list []yardmaster.Event, complete bool) {
 func (f *jobFeed) isNews(now *api.Job, blocker place.Blocker) bool {
 	return blocker != f.blocker || !slices.Equal(now.Remarks, f.shown.Remarks) ||
 		now.Reason != f.shown.Reason && f.s.Clock.Now().Sub(f.at) >= repeatEvery
-}
-
-// wait waits until there may be more to send: because of one of the channels, or because it is time to look at what is
-// not stored. It reports false if nobody listens any more.
-func (f *jobFeed) wait(ctx context.Context, channels []<-chan struct{}) bool {
-	pause, stop := context.WithTimeout(ctx, lookEvery)
-	defer stop()
-
-	ok := httpapi.WaitAny(ctx, f.out, append(channels, pause.Done()))
-	f.look = f.look || pause.Err() != nil
-
-	return ok
 }
 
 // liveJob returns a job that has not ended as lists show it, and why it waits. It reports false if only what is stored

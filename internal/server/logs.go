@@ -3,12 +3,10 @@ package server
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
@@ -45,7 +43,8 @@ func (s *Server) logRoutes() {
 			Path:        "/api/v1/jobs/{job}/logs/follow",
 			Summary:     "Follow the output of a job live",
 			Description: "Items are LogLine; events of kind state carry the Job when its state changes, " +
-				"and kind end carries the Job after its last line.",
+				"and kind end carries the Job after its last line. Whoever reads more slowly than a running job prints, for " +
+				"several seconds, skips lines: a LogLine of the stream yard with skipped says how many.",
 			Security: byToken,
 			Tags:     []string{"logs"},
 		}),
@@ -134,6 +133,11 @@ type logInput struct {
 	Collapse bool      `query:"collapse" doc:"leave only the last state of a line that was rewritten with carriage returns, as progress bars are; it then begins with a carriage return"`
 }
 
+// looks reports whether lines are looked for, so that reading may take long.
+func (in *logInput) looks() bool {
+	return in.Grep != "" || in.Stream != "" || in.Tail != 0 || !in.Since.IsZero() || !in.Until.IsZero()
+}
+
 // logReader reads a job's output run after run, rank after rank.
 type logReader struct {
 	s      *Server
@@ -144,7 +148,9 @@ type logReader struct {
 	filter archive.Filter
 	at     archive.Cursor
 
-	turn func(context.Context) (end func(), err error) // waits until it may look for more; of those who follow
+	bytes  int             // how many bytes of text are read at a time; 0 for no bound
+	upTo   *archive.Cursor // reads as if the output ended here; nil for all of it
+	beyond bool            // the cursor is after the end of the output
 
 	marking bool     // keep marks
 	marks   []string // the cursor after each line of the last call of next
@@ -299,27 +305,39 @@ func (r *logReader) toTail(ctx context.Context, n int) error {
 	return nil
 }
 
-// next returns up to limit lines that are here and have not been read, and
-// channels that tell when there may be more. done is true when the job has
-// ended and all of its output has been read. When the budget is spent it returns what it has found.
-func (r *logReader) next(
-	ctx context.Context,
-	limit int,
-) (lines []api.LogLine, wait []<-chan struct{}, done bool, err error) {
-	r.marks = r.marks[:0]
+// logPage is what reading on in a job's output has given.
+type logPage struct {
+	lines []api.LogLine
+	wait  []<-chan struct{} // tell when there may be more
+	more  bool              // there is more now
+	done  bool              // the job has ended and all of its output has been read
+}
+
+// next returns up to limit lines that are here and have not been read. When the budget is spent it returns what it has
+// found.
+func (r *logReader) next(ctx context.Context, limit int) (logPage, error) {
+	r.marks, r.beyond = r.marks[:0], false
+	var page logPage
+	size := 0
+
 	for {
 		if r.run.ID == "" {
 			if err := r.load(ctx); err != nil {
 				if fault.KindOf(err) == fault.NotFound {
-					return lines, nil, r.job.State.Final(), nil
+					page.done = r.job.State.Final()
+					return page, nil
 				}
 
-				return nil, nil, false, err
+				return logPage{}, err
 			}
 		}
 
+		if r.upTo != nil && r.upTo.Epoch < r.at.Epoch {
+			return page, nil
+		}
+
 		allEnded := true
-		wait = wait[:0]
+		page.wait = page.wait[:0]
 
 		for rank := range r.run.Ranks {
 			if r.rank >= 0 && r.rank != rank {
@@ -329,43 +347,27 @@ func (r *logReader) next(
 			// Looked at before reading: what comes in between closes the channel.
 			st, err := r.s.Logbook.State(ctx, r.log(rank))
 			if err != nil {
-				return nil, nil, false, err
+				return logPage{}, err
 			}
 
-			for more := true; more && len(lines) < limit && !r.filter.Budget.Spent(); {
-				var got []api.LogLine
-				var after []archive.Mark
-				var next archive.Mark
-
-				got, after, next, more, err = r.s.Logbook.ReadLines(
-					ctx,
-					r.log(rank),
-					r.at.Ranks[rank],
-					&r.filter,
-					limit-len(lines),
-				)
-				if err != nil {
-					return nil, nil, false, err
-				}
-
-				lines = append(lines, got...)
-				r.mark(rank, after)
-				r.at.Ranks[rank] = next
+			r.beyond = r.beyond || r.at.Ranks[rank].Offset > st.Size
+			if err := r.readRank(ctx, rank, limit, &page, &size); err != nil {
+				return logPage{}, err
 			}
-
-			if len(lines) >= limit || r.filter.Budget.Spent() {
-				return lines, nil, false, nil
+			if page.more {
+				return page, nil
 			}
 
 			allEnded = allEnded && r.complete(rank, st)
-			wait = append(wait, st.Changed)
+			page.wait = append(page.wait, st.Changed)
 		}
 
-		if !allEnded {
-			return lines, wait, false, nil
+		if !allEnded || r.upTo != nil && r.upTo.Epoch == r.at.Epoch {
+			return page, nil
 		}
 		if r.only || r.at.Epoch >= r.job.Epoch {
-			return lines, wait, r.only || r.job.State.Final(), nil
+			page.done = r.only || r.job.State.Final()
+			return page, nil
 		}
 
 		r.at = archive.Cursor{Epoch: r.at.Epoch + 1}
@@ -373,18 +375,51 @@ func (r *logReader) next(
 	}
 }
 
-// nextInTurn is next for those who follow: with a new budget, when it is their turn.
-func (r *logReader) nextInTurn(ctx context.Context) ([]api.LogLine, []<-chan struct{}, bool, error) {
-	end, err := r.turn(ctx)
-	if err != nil {
-		return nil, nil, false, err
+// readRank adds the lines of a rank to a page, and says so if the page is full before all of them were read. size is how
+// many bytes of text the page has.
+func (r *logReader) readRank(ctx context.Context, rank, limit int, page *logPage, size *int) error {
+	r.filter.Before = 0
+	if r.upTo != nil && r.upTo.Epoch == r.at.Epoch {
+		if rank >= len(r.upTo.Ranks) || r.upTo.Ranks[rank].Offset <= r.at.Ranks[rank].Offset {
+			return nil
+		}
+
+		r.filter.Before = r.upTo.Ranks[rank].Offset
 	}
 
-	defer end()
+	full := func() bool {
+		return len(page.lines) >= limit || r.filter.Budget.Spent() || r.bytes > 0 && *size >= r.bytes
+	}
 
-	r.filter.Budget = r.s.searches.budget()
+	for more := true; more && !full(); {
+		var got []api.LogLine
+		var after []archive.Mark
+		var next archive.Mark
+		var err error
 
-	return r.next(ctx, followBatch)
+		got, after, next, more, err = r.s.Logbook.ReadLines(
+			ctx,
+			r.log(rank),
+			r.at.Ranks[rank],
+			&r.filter,
+			limit-len(page.lines),
+		)
+		if err != nil {
+			return err
+		}
+
+		for i := range got {
+			*size += len(got[i].Text) + len(got[i].Raw)
+		}
+
+		page.lines = append(page.lines, got...)
+		r.mark(rank, after)
+		r.at.Ranks[rank] = next
+	}
+
+	page.more = full()
+
+	return nil
 }
 
 // mark keeps the cursor after each line that was just read, so that a follower
@@ -415,29 +450,9 @@ func (r *logReader) complete(rank int, st archive.State) bool {
 	return none || k.Cause == job.CauseNodeLost || r.s.agents.Gone(k.Node)
 }
 
-// refresh reads the job and run again.
-func (r *logReader) refresh(ctx context.Context) error {
-	j, err := r.s.Store.Job(ctx, r.job.ID)
-	if err != nil {
-		return err
-	}
-
-	r.job = j
-	if r.run.ID == "" {
-		return nil
-	}
-
-	run, err := r.s.Store.Run(ctx, r.run.ID)
-	if err == nil {
-		r.run = run
-	}
-
-	return err
-}
-
-// search waits for the caller's turn if reading this output may take long: when lines are looked for.
+// search waits for the caller's turn if reading this output may take long.
 func (s *Server) search(ctx context.Context, in *logInput) (end func(), err error) {
-	if in.Grep == "" && in.Stream == "" && in.Tail == 0 && in.Since.IsZero() && in.Until.IsZero() {
+	if !in.looks() {
 		return func() {}, nil
 	}
 
@@ -457,107 +472,19 @@ func (s *Server) readLogs(ctx context.Context, in *logInput) (*httpapi.Body[api.
 		return nil, s.fail(ctx, err)
 	}
 
-	lines, _, done, err := r.next(ctx, in.Limit)
+	read, err := r.next(ctx, in.Limit)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 
-	page := api.LogPage{Lines: lines, Ended: done}
+	page := api.LogPage{Lines: read.lines, Ended: read.done}
 	if page.Lines == nil {
 		page.Lines = []api.LogLine{}
 	}
 
-	if !done {
+	if !read.done {
 		page.Next = r.at.String()
 	}
 
 	return &httpapi.Body[api.LogPage]{Body: page}, nil
 }
-
-func (s *Server) followLogs(ctx context.Context, in *logInput) (*huma.StreamResponse, error) {
-	end, err := s.search(ctx, in)
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-
-	r, err := s.openLogs(ctx, in)
-	end()
-
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-
-	r.turn = func(ctx context.Context) (func(), error) {
-		return s.search(ctx, &logInput{Grep: in.Grep, Stream: in.Stream, Since: in.Since, Until: in.Until})
-	}
-
-	leave, err := s.streams.Take(string(callerOf(ctx).User))
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-
-	return &huma.StreamResponse{Body: func(hc huma.Context) {
-		defer leave()
-
-		req, w := humago.Unwrap(hc)
-		out := httpapi.NewStream(w)
-		ctx, stop := s.lasting(req.Context())
-		defer stop()
-
-		s.endFeed(ctx, s.sendLogs(ctx, r, out), out, "logs of "+string(r.job.ID))
-	}}, nil
-}
-
-// sendLogs sends lines as they come, and the job whenever its state changes.
-func (s *Server) sendLogs(ctx context.Context, r *logReader, out *httpapi.Stream) error {
-	who, news := callerOf(ctx), s.newJobFeed(out)
-	r.marking = true
-
-	if !news.send(ctx, &r.job, s.Feed.Last()) {
-		return nil
-	}
-
-	defer s.Feed.Leave(r.job.ID)
-
-	for {
-		feed, lost := s.Feed.OfJob(r.job.ID), s.agents.WaitLost() // before looking, so that nothing is missed
-		newest := s.Feed.Last()
-
-		if err := r.refresh(ctx); err != nil {
-			return err
-		}
-
-		lines, wait, done, err := r.nextInTurn(ctx)
-		if err != nil {
-			return err
-		}
-		if _, err := s.stillMay(who); err != nil { // after reading: nothing of what came since is sent
-			return err
-		}
-
-		for i := range lines {
-			if !out.Send(r.marks[i], "", lines[i]) {
-				return nil
-			}
-		}
-
-		if !news.send(ctx, &r.job, newest) {
-			return nil
-		}
-
-		if done {
-			out.Send("", "end", toJob(&r.job))
-			return nil
-		}
-
-		if len(lines) >= followBatch || r.filter.Budget.Spent() {
-			continue
-		}
-		if !news.wait(ctx, append(slices.Clone(wait), feed, lost)) {
-			return nil
-		}
-	}
-}
-
-// followBatch is how many lines are sent between two looks at the caller.
-const followBatch = 500

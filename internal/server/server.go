@@ -35,6 +35,7 @@ import (
 	"trainyard/internal/server/agentapi"
 	"trainyard/internal/server/collector"
 	"trainyard/internal/server/content"
+	"trainyard/internal/server/fanout"
 	"trainyard/internal/server/feed"
 	"trainyard/internal/server/forecaster"
 	"trainyard/internal/server/httpapi"
@@ -100,6 +101,7 @@ type Server struct {
 	limiter  *rateLimiter
 	searches *searches
 	streams  *httpapi.Slots
+	shared   *fanout.Hub[logKey, logPlace] // output that is followed
 	uploads  *httpapi.Slots
 	joins    joins
 	quota    *content.Quota
@@ -118,16 +120,19 @@ type Server struct {
 	use      *utilization.Recorder
 	tests    *rateLimiter // of channels
 
+	lagPatience time.Duration // with those who follow output and fall behind
+
 	rotation sync.Mutex // of the master key of the secrets: one at a time
 }
 
 // New returns a server; Handler is what it serves. The loop must not run yet.
 func New(c Config, d Deps, start string) *Server {
-	s := &Server{Config: c, Deps: d, started: d.Clock.Now()}
+	s := &Server{Config: c, Deps: d, started: d.Clock.Now(), lagPatience: lagPatience}
 	s.mux = &gate{http.NewServeMux(), s}
 	s.limiter = newRateLimiter(c.Rate, c.Burst, d.Clock)
 	s.searches = newSearches(d.Clock)
 	s.streams = httpapi.NewSlots(c.MaxStreams, c.MaxStreams*allUsers, "too_many_streams", "live feeds")
+	s.shared = fanout.NewHub[logKey, logPlace](sharedOutput, allSharedOutput)
 	s.uploads = httpapi.NewSlots(c.MaxUploads, c.MaxUploads*allUsers, api.CodeTooManyUploads, "uploads")
 	s.quota = content.NewQuota(c.MaxUploaded, c.AllUploaded, d.Store, d.Clock)
 	s.used = newLastUsed()

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"time"
+	"unsafe"
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
@@ -22,13 +23,78 @@ import (
 // runs were on them: those alone may hold more than they have.
 func CheckInvariants(y *Yard, shrunk map[id.Node]bool) error {
 	for _, check := range []func(*Yard) error{checkJobs, checkNeeds, checkLine, checkRuns, checkOrders, checkUsers,
-		checkKeys, checkTimers, checkRunning, checkPromises, checkQuestions} {
+		checkKeys, checkTimers, checkRunning, checkPromises, checkQuestions, checkTexts} {
 		if err := check(y); err != nil {
 			return err
 		}
 	}
 
 	return checkRooms(y, shrunk)
+}
+
+// checkTexts checks that the text of specs is counted as it is kept.
+func checkTexts(y *Yard) error {
+	var total job.Bytes
+	counted, jobs := map[textKey]bool{}, map[textKey]int{}
+
+	for _, r := range y.jobs {
+		if r.State.Final() {
+			continue
+		}
+
+		total += r.text
+		for _, text := range r.longTexts {
+			key := textKey{r.Owner, text}
+			jobs[key]++
+
+			if !counted[key] {
+				total += job.Bytes(len(text))
+				counted[key] = true
+			}
+		}
+	}
+
+	if total != y.jobText || len(counted) != len(y.texts) {
+		return fmt.Errorf("jobs have %d bytes of text, %d texts of them long, and %d bytes and %d texts are counted",
+			total, len(counted), y.jobText, len(y.texts))
+	}
+
+	for key, record := range y.texts {
+		if record.jobs != jobs[key] {
+			return fmt.Errorf("%d jobs have a text of %d bytes, and %d are counted", jobs[key], len(key.text), record.jobs)
+		}
+	}
+
+	return nil
+}
+
+// TextInMemory returns how many bytes the scripts and variables of all jobs take, by where they lie in memory.
+func TextInMemory(y *Yard) int {
+	seen, total := map[*byte]bool{}, 0
+	add := func(text string) {
+		if at := unsafe.StringData(text); text != "" && !seen[at] {
+			seen[at] = true
+			total += len(text)
+		}
+	}
+
+	for _, r := range y.jobs {
+		specs := []*job.Spec{r.Spec}
+		if r.entry != nil {
+			specs = append(specs, r.entry.Spec)
+		}
+
+		for _, s := range specs {
+			add(s.Setup)
+			add(s.Run)
+
+			for _, value := range s.Env {
+				add(value)
+			}
+		}
+	}
+
+	return total
 }
 
 // JobOf returns a job as the yard knows it.

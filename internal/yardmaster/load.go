@@ -187,6 +187,10 @@ func (y *Yard) loadJob(r *jobRecord, needs map[id.Job]job.State, pipelines map[s
 
 	y.countJob(r, 1)
 
+	if r.entry != nil { // of a job that runs
+		r.entry.Spec = r.Spec
+	}
+
 	for _, n := range r.Needs {
 		state := needs[n]
 		if d, ok := y.jobs[n]; ok {

@@ -218,11 +218,7 @@ func (y *Yard) checkRoom(m *Submit) error {
 			WithRemedy(remedy)
 	}
 
-	var text job.Bytes
-	for i := range m.Jobs {
-		text += m.Jobs[i].Spec.TextBytes()
-	}
-
+	text := y.texts.added(m.Owner, m.Jobs)
 	if own := y.people.JobText(m.Owner); y.cfg.MaxJobText > 0 && own+text > y.cfg.MaxJobText {
 		return fault.New(fault.OverLimit, "too_much_job_text",
 			"the commands and variables of unfinished jobs of %s would have %s, the limit is %s",

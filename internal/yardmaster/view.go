@@ -97,11 +97,13 @@ func (y *Yard) limitsOf() *place.Limits {
 
 // countJob counts an unfinished job; jobs is 1 when it is submitted and -1 when it has ended.
 func (y *Yard) countJob(r *jobRecord, jobs int) {
+	var text job.Bytes
 	if jobs > 0 {
-		r.text = r.Spec.TextBytes()
+		text = y.texts.take(r)
+	} else {
+		text = -y.texts.drop(r)
 	}
 
-	text := r.text * job.Bytes(jobs)
 	y.jobText += text
 	y.people.Count(r.Owner, jobs, text)
 	y.countBudget(r, jobs)

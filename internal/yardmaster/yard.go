@@ -165,6 +165,7 @@ type Yard struct {
 
 	lastJob     uint64
 	jobText     job.Bytes // of the specs of jobs that have not ended
+	texts       texts
 	feed        batch.Feed
 	changedJobs batch.Set[*jobRecord]
 	changedRuns batch.Set[*runRecord]
@@ -205,7 +206,8 @@ type jobRecord struct {
 	hold         hold     // what keeps it out of the queue; zero if nothing does
 	outlook      *job.Outlook
 	observed     *observedRecord   // nil if nothing was learned of it yet
-	text         job.Bytes         // of its spec as it was submitted
+	text         job.Bytes         // of its spec, without the long ones; 0 when it has ended
+	longTexts    []string          // of its spec, which it shares with other jobs
 	questions    []*questionRecord // open ones
 	// committed says that money or GPU-hours were committed to it, when it ran or when
 	// nodes were provisioned for it.
@@ -247,6 +249,7 @@ func New(cfg Config) *Yard {
 		jobs:          map[id.Job]*jobRecord{},
 		runs:          map[id.Run]*runRecord{},
 		keys:          map[submitKey][]id.Job{},
+		texts:         texts{},
 		needed:        map[id.Job][]id.Job{},
 		payers:        map[queue.Payer]int{},
 		ownAllowances: map[id.Job]*jobRecord{},

@@ -201,3 +201,37 @@ func TestAProgressBarIsOneLineInAPipe(t *testing.T) {
 		}
 	}
 }
+
+// Lines that were skipped may have ended one that had begun, and begun another.
+func TestANoteOnSkippedLinesStandsAlone(t *testing.T) {
+	t.Parallel()
+	lines := []api.LogLine{
+		{Stream: "stdout", Text: "half", Partial: true},
+		{Stream: "yard", Text: "… 12,345 lines skipped: read them with trainyard logs j7", Skipped: 12345},
+		{Stream: "stdout", Text: "another"},
+	}
+
+	for _, collapse := range []bool{false, true} {
+		var out strings.Builder
+		p := &Printer{Out: &out, Collapse: collapse}
+
+		for _, l := range lines {
+			if err := p.Line("", l); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+
+		if want := "half\n[yard] … 12,345 lines skipped: read them with trainyard logs j7\nanother\n"; out.String() != want {
+			t.Errorf("got %q, want %q", out.String(), want)
+		}
+	}
+
+	var out strings.Builder
+	if err := (&Printer{Out: &out, JSON: true}).Line("", lines[1]); err != nil || !strings.Contains(out.String(), `"skipped":12345`) {
+		t.Errorf("as an object: %s (%v)", out.String(), err)
+	}
+}

@@ -53,6 +53,12 @@ func (p *Printer) Line(label string, l api.LogLine) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
+	if l.Skipped > 0 { // what comes then does not continue what came before
+		if err := p.flush(); err != nil {
+			return err
+		}
+	}
+
 	from := source{label, l.Run, l.Rank, l.Stream}
 	if p.Collapse && !p.settle(from, &l) {
 		return nil
@@ -66,6 +72,11 @@ func (p *Printer) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
+	return p.flush()
+}
+
+// flush writes the lines that have not ended. It is called with the lock.
+func (p *Printer) flush() error {
 	var errs []error
 	for i := range p.held {
 		l := &p.held[i].line

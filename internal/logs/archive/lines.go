@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +30,9 @@ type Mark struct {
 	Offset int64
 	Skip   int
 }
+
+// Clone returns a copy that shares nothing with the cursor.
+func (c Cursor) Clone() Cursor { return Cursor{c.Epoch, slices.Clone(c.Ranks)} }
 
 // String writes the cursor for the wire: "2/100+3/0+0".
 func (c Cursor) String() string {
@@ -83,6 +87,7 @@ type Filter struct {
 	Since  time.Time        // only lines that began at or after it; zero for all
 	Until  time.Time        // only lines that began before it; zero for all
 	Budget *Budget          // for looking at lines; nil for no bound
+	Before int64            // ReadLines reads as if the log ended at this offset; 0 for all of it
 	// Collapse keeps the last state alone of lines that are rewritten with carriage returns.
 	Collapse bool
 }
@@ -130,7 +135,12 @@ func (b *Archive) ReadLines(
 	f *Filter,
 	most int,
 ) (lines []api.LogLine, after []Mark, next Mark, more bool, err error) {
-	raw, err := b.Read(ctx, log, at.Offset, chunk)
+	size := int64(chunk)
+	if f.Before > 0 {
+		size = min(size, f.Before-at.Offset)
+	}
+
+	raw, err := b.Read(ctx, log, at.Offset, size)
 	if err != nil || len(raw) == 0 {
 		return nil, nil, at, false, err
 	}

@@ -77,6 +77,33 @@ func Disk(dir string) prometheus.Collector {
 	})
 }
 
+// Followers says how many follow the output of jobs, and what that takes.
+func Followers(stats func() (followers, bytes int, skipped int64)) []prometheus.Collector {
+	return []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "trainyard_log_followers",
+			Help: "Users and programs that follow the output of a job and have read what there is.",
+		}, func() float64 {
+			followers, _, _ := stats()
+			return float64(followers)
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "trainyard_log_waiting_bytes",
+			Help: "Output in memory that some of those who follow it have not taken yet.",
+		}, func() float64 {
+			_, bytes, _ := stats()
+			return float64(bytes)
+		}),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "trainyard_log_lines_skipped_total",
+			Help: "Lines of output that were skipped because someone followed it more slowly than the job printed.",
+		}, func() float64 {
+			_, _, skipped := stats()
+			return float64(skipped)
+		}),
+	}
+}
+
 // Health says whether the server is ready and whether its store takes what is
 // committed. Each function returns why not, and "" if all is well.
 func Health(ready, store func() string) []prometheus.Collector {

@@ -38,6 +38,8 @@ type engine interface {
 	mark(n int) string
 	// chunks lists the numbers of rows per statement, the largest first and 1 last.
 	chunks() []int
+	// keepsStatements reports whether it pays to keep queries prepared, because the driver does not.
+	keepsStatements() bool
 	// copyTo copies the database, as it is at one moment, into a file that becomes a SQLite database.
 	copyTo(ctx context.Context, file string) error
 	// putBack replaces the database by such a file and returns where the former one is kept, "" if there was none.

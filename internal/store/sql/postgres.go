@@ -113,6 +113,9 @@ func (*postgresEngine) keyShare() string { return " FOR KEY SHARE" }
 
 func (*postgresEngine) forUpdate() string { return " FOR UPDATE" }
 
+// keepsStatements is false: the driver keeps those of each connection.
+func (*postgresEngine) keepsStatements() bool { return false }
+
 func (*postgresEngine) now() string {
 	return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)"
 }

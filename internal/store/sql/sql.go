@@ -116,7 +116,10 @@ func connect(eng engine, opts Options) (*Store, error) {
 		engine: eng, write: p.write, lease: p.lease, clock: opts.Clock, log: opts.Log, timeouts: opts.Timeouts,
 		stmts: make(map[stmtKey]*dbsql.Stmt), pinging: make(chan struct{}, 1),
 	}
-	s.read = &reader{p.read, opts.Timeouts.Read, func(err error) { s.dropIdle(err, p.read) }}
+	s.read = &reader{DB: p.read, limit: opts.Timeouts.Read, failed: func(err error) { s.dropIdle(err, p.read) }}
+	if eng.keepsStatements() {
+		s.read.prepared = map[string]*dbsql.Stmt{}
+	}
 
 	return s, nil
 }

@@ -92,6 +92,8 @@ func (*sqliteEngine) keyShare() string { return "" }
 
 func (*sqliteEngine) forUpdate() string { return "" }
 
+func (*sqliteEngine) keepsStatements() bool { return true }
+
 func (*sqliteEngine) now() string {
 	return "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)"
 }

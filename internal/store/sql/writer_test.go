@@ -301,7 +301,7 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 		jobTable.selects() + liveJobs:                 "SEARCH jobs USING INDEX jobs_state (state=?)",
 		jobTable.selects() + endedJobs:                "SEARCH jobs USING INDEX jobs_ended (ended>?)",
 		runTable.selects() + `WHERE state <> 'ended'`: "SCAN runs USING INDEX runs_live",
-		jobTable.selects() + `WHERE owner = $1 AND idem_key = $2 AND idem_key <> '' ORDER BY num LIMIT 1`: "SEARCH jobs USING INDEX jobs_key (owner=? AND idem_key=?)",
+		keyQuery:                      "SEARCH jobs USING COVERING INDEX jobs_key (owner=? AND idem_key=?)",
 		`SELECT MAX(num) FROM jobs`:   "SEARCH jobs",
 		`SELECT MAX(seq) FROM events`: "SEARCH events",
 	} {
