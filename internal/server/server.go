@@ -99,6 +99,7 @@ type Server struct {
 	started  time.Time
 	limiter  *rateLimiter
 	searches *searches
+	reports  *turnstile
 	streams  *httpapi.Slots
 	uploads  *httpapi.Slots
 	joins    joins
@@ -127,6 +128,7 @@ func New(c Config, d Deps, start string) *Server {
 	s.mux = &gate{http.NewServeMux(), s}
 	s.limiter = newRateLimiter(c.Rate, c.Burst, d.Clock)
 	s.searches = newSearches(d.Clock)
+	s.reports = newTurnstile(reportsEach, reportsAtAll, reportWait, api.CodeTooManyReports, "reports")
 	s.streams = httpapi.NewSlots(c.MaxStreams, c.MaxStreams*allUsers, "too_many_streams", "live feeds")
 	s.uploads = httpapi.NewSlots(c.MaxUploads, c.MaxUploads*allUsers, api.CodeTooManyUploads, "uploads")
 	s.quota = content.NewQuota(c.MaxUploaded, c.AllUploaded, d.Store, d.Clock)
@@ -239,6 +241,7 @@ func (s *Server) Run(ctx context.Context) {
 	var beside sync.WaitGroup
 	beside.Go(func() { s.notifier.Run(ctx) })
 	beside.Go(func() { s.use.Run(ctx) })
+	beside.Go(func() { s.rollUp(ctx) })
 	defer beside.Wait() // what they have done is stored
 
 	go s.agents.VerifyCheckpoints(ctx)

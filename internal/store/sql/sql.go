@@ -51,6 +51,7 @@ type Store struct {
 	engine   engine
 	write    *dbsql.DB
 	read     *reader
+	reports  *reader   // for reports, so that queries do not wait for them
 	lease    *dbsql.DB // for leadership alone, so that it waits for no commit and no query
 	clock    clock.Clock
 	log      *slog.Logger
@@ -63,6 +64,7 @@ type Store struct {
 	doubt   *doubt // a transaction of which it is not known whether it is stored
 	stmts   map[stmtKey]*dbsql.Stmt
 
+	rolling sync.Mutex    // held while postings are added to the totals of the ledger
 	pinging chan struct{} // holds a token while a Ping is in progress
 }
 
@@ -117,6 +119,7 @@ func connect(eng engine, opts Options) (*Store, error) {
 		stmts: make(map[stmtKey]*dbsql.Stmt), pinging: make(chan struct{}, 1),
 	}
 	s.read = &reader{p.read, opts.Timeouts.Read, func(err error) { s.dropIdle(err, p.read) }}
+	s.reports = &reader{p.reports, opts.Timeouts.Read, func(err error) { s.dropIdle(err, p.reports) }}
 
 	return s, nil
 }
@@ -166,6 +169,7 @@ func (s *Store) Close() error {
 
 	clear(s.stmts)
 	keep(s.read.Close())
+	keep(s.reports.Close())
 	keep(s.write.Close())
 	keep(s.lease.Close()) // closing a pool twice is no mistake, where it is the one for writing
 
