@@ -162,3 +162,6 @@ func (c *Client) CSV(ctx context.Context, report string, q UsageQuery, w io.Writ
 
 	return nil
 }
+
+// CodeTooManyReports is the code of a report that would be one too many at the same time.
+const CodeTooManyReports = "too_many_reports"

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -201,5 +202,43 @@ func TestABlobIsNotMissingWhileTheFolderIs(t *testing.T) {
 	}
 	if _, err := store.Stat(t.Context(), "chunks/b"); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("a blob that was never stored: %v, want it not found", err)
+	}
+}
+
+// The folder of logs has an entry for each job, and whoever looked for one log read all of them.
+func TestListingAFolderDoesNotReadItsNeighbours(t *testing.T) { //nolint:paralleltest // it counts allocations
+	root := t.TempDir()
+	d := open(t, root)
+	put(t, d, "logs/j1/0/a", "x")
+
+	list := func() {
+		n := 0
+		for _, err := range d.List(t.Context(), "logs/j1/0/") {
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			n++
+		}
+
+		if n != 1 {
+			t.Fatalf("%d blobs, want 1", n)
+		}
+	}
+
+	alone := testing.AllocsPerRun(10, list)
+
+	for i := range 500 {
+		if err := os.MkdirAll(filepath.Join(root, "logs", "j"+strconv.Itoa(i+2)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if among := testing.AllocsPerRun(10, list); among > alone+50 {
+		t.Errorf("%v allocations, and %v without neighbours", among, alone)
+	}
+
+	for range d.List(t.Context(), "logs/j1/0/a/b/") {
+		t.Error("something is below a blob")
 	}
 }

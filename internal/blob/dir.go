@@ -282,8 +282,9 @@ func (d *Dir) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 			return
 		}
 
-		if err := d.walk(ctx, ".", prefix, func(info Info) bool { return yield(info, nil) }); err != nil &&
-			!errors.Is(err, errStop) {
+		// From the folder of the prefix on: the folders above it may have as many entries as there are jobs.
+		err = d.walk(ctx, path.Dir(prefix), prefix, func(info Info) bool { return yield(info, nil) })
+		if err != nil && !errors.Is(err, errStop) {
 			yield(Info{}, d.unavailable("list", prefix, err))
 		}
 	}
@@ -299,7 +300,7 @@ func (d *Dir) walk(ctx context.Context, folder, prefix string, visit func(Info) 
 	}
 
 	entries, err := os.ReadDir(filepath.Join(d.root, filepath.FromSlash(folder)))
-	if errors.Is(err, fs.ErrNotExist) { // removed in between
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // removed in between, or never there
 		return nil
 	}
 	if err != nil {

@@ -25,13 +25,18 @@ func (c *cutter) add(p *Posting) {
 	}
 
 	switch {
-	case !c.to.IsZero() && !p.From.Before(c.to):
-	case !c.from.IsZero() && p.From.Before(c.from) && !p.To.After(c.from):
+	case !c.within(p):
 	case c.crosses(p):
 		c.entry = append(c.entry, *p)
 	default:
 		c.emit(p, p.From, p.vector())
 	}
+}
+
+// within reports whether a part of a posting lies in the period.
+func (c *cutter) within(p *Posting) bool {
+	return (c.to.IsZero() || p.From.Before(c.to)) &&
+		(c.from.IsZero() || !p.From.Before(c.from) || p.To.After(c.from))
 }
 
 func (c *cutter) crosses(p *Posting) bool {

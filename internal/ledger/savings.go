@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 	"time"
@@ -49,49 +50,96 @@ func SavingKeys() []Key {
 	return []Key{ByResearcher, ByProject, ByJob, ByKind, ByHour, ByDay, ByWeek, ByMonth}
 }
 
-// SumSavings adds up the savings of a period.
-func SumSavings(savings []Saving, q Query) (*SavingsReport, error) {
+// SavingsSummary adds savings up to a report, and keeps the greatest of them.
+type SavingsSummary struct {
+	q        Query
+	from, to time.Time
+	rows     map[string]*SavingsRow
+	total    SavingsRow
+	most     int
+	greatest []Saving // the greatest first
+	buf      []byte
+}
+
+// NewSavingsSummary returns an empty summary for a query. It keeps at most so many of the greatest savings.
+func NewSavingsSummary(q Query, most int) (*SavingsSummary, error) {
 	if err := q.checkSavings(); err != nil {
 		return nil, err
 	}
 
-	from, to := period(q.From, q.To)
-	r := &SavingsReport{From: from, To: to, Group: append([]Key{}, q.Group...), Rows: []SavingsRow{}}
-	rows := map[string]int{}
-	var buf []byte
+	s := &SavingsSummary{q: q, rows: map[string]*SavingsRow{}, most: most}
+	s.from, s.to = period(q.From, q.To)
 
-	for i := range savings {
-		s := &savings[i]
-		if s.At.Before(from) || !to.IsZero() && !s.At.Before(to) || !s.matches(q.Filter) {
-			continue
+	return s, nil
+}
+
+// Add takes the next saving.
+func (s *SavingsSummary) Add(x *Saving) {
+	if x.At.Before(s.from) || !s.to.IsZero() && !x.At.Before(s.to) || !x.matches(s.q.Filter) {
+		return
+	}
+
+	s.buf = s.buf[:0]
+	for _, k := range s.q.Group {
+		value := x.key(k)
+		s.buf = append(binary.AppendUvarint(s.buf, uint64(len(value))), value...)
+	}
+
+	row, ok := s.rows[string(s.buf)]
+	if !ok {
+		row = &SavingsRow{Keys: make([]string, len(s.q.Group))}
+		for i, k := range s.q.Group {
+			row.Keys[i] = x.key(k)
 		}
 
-		buf = buf[:0]
-		for _, k := range q.Group {
-			value := s.key(k)
-			buf = append(binary.AppendUvarint(buf, uint64(len(value))), value...)
-		}
+		s.rows[string(s.buf)] = row
+	}
 
-		at, ok := rows[string(buf)]
-		if !ok {
-			at = len(r.Rows)
-			rows[string(buf)] = at
+	row.add(x)
+	s.total.add(x)
+	s.keep(x)
+}
 
-			row := SavingsRow{Keys: make([]string, len(q.Group))}
-			for i, k := range q.Group {
-				row.Keys[i] = s.key(k)
-			}
+// keep keeps a saving if it is one of the greatest; of equal ones it keeps the first.
+func (s *SavingsSummary) keep(x *Saving) {
+	at := len(s.greatest)
+	for at > 0 && x.greater(&s.greatest[at-1]) {
+		at--
+	}
 
-			r.Rows = append(r.Rows, row)
-		}
+	if at == s.most {
+		return
+	}
 
-		r.Rows[at].add(s)
-		r.Total.add(s)
+	if len(s.greatest) == s.most {
+		s.greatest = s.greatest[:s.most-1]
+	}
+
+	s.greatest = slices.Insert(s.greatest, at, *x)
+}
+
+// greater reports whether a decision saved or lost more than another.
+func (s *Saving) greater(than *Saving) bool {
+	return cmp.Or(cmp.Compare(max(s.Money, -s.Money), max(than.Money, -than.Money)),
+		cmp.Compare(max(s.Time, -s.Time), max(than.Time, -than.Time))) > 0
+}
+
+// Greatest returns the savings of those that decisions saved or lost most by.
+func (s *SavingsSummary) Greatest() []Saving { return s.greatest }
+
+// Report returns the sums of what was added.
+func (s *SavingsSummary) Report() *SavingsReport {
+	r := &SavingsReport{
+		From: s.from, To: s.to, Group: append([]Key{}, s.q.Group...), Rows: make([]SavingsRow, 0, len(s.rows)), Total: s.total,
+	}
+
+	for _, row := range s.rows {
+		r.Rows = append(r.Rows, *row)
 	}
 
 	slices.SortFunc(r.Rows, func(a, b SavingsRow) int { return slices.Compare(a.Keys, b.Keys) })
 
-	return r, nil
+	return r
 }
 
 func (r *SavingsRow) add(s *Saving) {

@@ -3,7 +3,6 @@ package ledger
 import (
 	"encoding/binary"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -99,22 +98,11 @@ func NewSummary(q Query) (*Summary, error) {
 	return s, nil
 }
 
-// Sum adds postings up. They must come in the order of the ledger.
-func Sum(postings iter.Seq[*Posting], q Query) (*Report, error) {
-	s, err := NewSummary(q)
-	if err != nil {
-		return nil, err
-	}
-
-	for p := range postings {
-		s.Add(p)
-	}
-
-	return s.Report()
-}
-
 // Add takes the next posting.
 func (s *Summary) Add(p *Posting) { s.cutter.add(p) }
+
+// Cuts reports whether a posting is cut in pieces, for which all postings of its entry are needed.
+func (s *Summary) Cuts(p *Posting) bool { return s.cutter.within(p) && s.cutter.crosses(p) }
 
 // Report returns the sums of what was added.
 func (s *Summary) Report() (*Report, error) {

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 	"time"
 
@@ -110,10 +109,46 @@ func LeaseCostOf(l *fleet.Lease, now time.Time) (LeaseCost, bool) {
 	return f, true
 }
 
-// UsageOf returns the figures of a period, from postings in the order of the ledger and the costs
-// of all leases that were created or ended in it.
-func UsageOf(postings iter.Seq[*Posting], leases []LeaseCost, from, to time.Time) (*Usage, error) {
-	r, err := Sum(postings, Query{From: from, To: to, Group: []Key{ByClass, ByNode, ByAccount, ByResearcher, ByOffer}})
+// UsageSummary adds postings up to the figures of a period. How much of the nodes was used is of everyone; the rest may
+// be of one researcher.
+type UsageSummary struct {
+	nodes, payers *Summary
+}
+
+// NewUsageSummary returns an empty summary of a period, of one researcher or of all ("").
+func NewUsageSummary(from, to time.Time, researcher id.User) (*UsageSummary, error) {
+	nodes, err := NewSummary(Query{From: from, To: to, Group: []Key{ByClass, ByNode, ByAccount}})
+	if err != nil {
+		return nil, err
+	}
+
+	q := Query{From: from, To: to, Group: []Key{ByClass, ByAccount, ByResearcher, ByOffer}}
+	if researcher != "" {
+		q.Filter = []Filter{{Key: ByResearcher, Values: []string{string(researcher)}}}
+	}
+
+	payers, err := NewSummary(q)
+	if err != nil {
+		return nil, err
+	}
+
+	return &UsageSummary{nodes: nodes, payers: payers}, nil
+}
+
+// AddNode takes the next posting for what was used of each node.
+func (s *UsageSummary) AddNode(p *Posting) { s.nodes.Add(p) }
+
+// AddPayer takes the next posting for what researchers and the yard used and pay for.
+func (s *UsageSummary) AddPayer(p *Posting) { s.payers.Add(p) }
+
+// Usage returns the figures of what was added, with the costs of all leases that were created or ended in the period.
+func (s *UsageSummary) Usage(leases []LeaseCost) (*Usage, error) {
+	nodes, err := s.nodes.Report()
+	if err != nil {
+		return nil, err
+	}
+
+	payers, err := s.payers.Report()
 	if err != nil {
 		return nil, err
 	}
@@ -123,16 +158,20 @@ func UsageOf(postings iter.Seq[*Posting], leases []LeaseCost, from, to time.Time
 		offers: map[string]*OnDemandUsage{"": {}}, people: map[id.User]*OnDemandUsage{},
 	}
 
-	for i := range r.Rows {
-		f.row(&r.Rows[i])
+	for i := range nodes.Rows {
+		f.node(&nodes.Rows[i])
+	}
+
+	for i := range payers.Rows {
+		f.payer(&payers.Rows[i])
 	}
 
 	for i := range leases {
-		f.lease(&leases[i], r.From, r.To)
+		f.lease(&leases[i], nodes.From, nodes.To)
 	}
 
 	u := f.usage()
-	u.From, u.To = r.From, r.To
+	u.From, u.To = nodes.From, nodes.To
 
 	return u, nil
 }
@@ -172,23 +211,10 @@ func cell[K comparable, V any](m map[K]*V, key K) *V {
 	return v
 }
 
-// row adds one row: of a class, node, account, researcher and offer.
-func (f *usageSums) row(r *Row) {
-	class := fleet.Class(r.Keys[0])
-	node := id.Node(r.Keys[1])
-	account := Account(r.Keys[2])
-	researcher, offer := id.User(r.Keys[3]), r.Keys[4]
-
-	if account != Use {
-		x := cell(f.unused, accountKey{class, account})
-		x.NodeTime, x.GPUTime, x.Cost = x.NodeTime+r.NodeTime, x.GPUTime+r.GPUTime, x.Cost+r.Cost()
-	}
-
+// node adds a row of a class, node and account.
+func (f *usageSums) node(r *Row) {
+	class, node, account := fleet.Class(r.Keys[0]), id.Node(r.Keys[1]), Account(r.Keys[2])
 	if class == fleet.OnDemand {
-		for _, h := range f.onDemand(offer, researcher) {
-			h.NodeTime, h.GPUTime, h.Estimated = h.NodeTime+r.NodeTime, h.GPUTime+r.GPUTime, h.Estimated+r.Cost()
-		}
-
 		return
 	}
 
@@ -201,6 +227,25 @@ func (f *usageSums) row(r *Row) {
 		if account == Use || account == Idle {
 			x.AvailableNode, x.AvailableGPU = x.AvailableNode+r.NodeTime, x.AvailableGPU+r.GPUTime
 		}
+	}
+}
+
+// payer adds a row of a class, account, researcher and offer.
+func (f *usageSums) payer(r *Row) {
+	class, account := fleet.Class(r.Keys[0]), Account(r.Keys[1])
+	researcher, offer := id.User(r.Keys[2]), r.Keys[3]
+
+	if account != Use {
+		x := cell(f.unused, accountKey{class, account})
+		x.NodeTime, x.GPUTime, x.Cost = x.NodeTime+r.NodeTime, x.GPUTime+r.GPUTime, x.Cost+r.Cost()
+	}
+
+	if class == fleet.OnDemand {
+		for _, h := range f.onDemand(offer, researcher) {
+			h.NodeTime, h.GPUTime, h.Estimated = h.NodeTime+r.NodeTime, h.GPUTime+r.GPUTime, h.Estimated+r.Cost()
+		}
+
+		return
 	}
 
 	if account == Use {

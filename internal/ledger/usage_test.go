@@ -11,7 +11,9 @@ import (
 
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
+	"trainyard/internal/id"
 	"trainyard/internal/ledger"
+	"trainyard/internal/money"
 )
 
 // anHour is an hour of a small yard through its meters: a reserved node of which ann has
@@ -233,10 +235,16 @@ func TestSavingsAddUp(t *testing.T) {
 	}
 
 	text := func(q ledger.Query) string {
-		r, err := ledger.SumSavings(list, q)
+		sum, err := ledger.NewSavingsSummary(q, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
+
+		for i := range list {
+			sum.Add(&list[i])
+		}
+
+		r := sum.Report()
 
 		var out strings.Builder
 		if err := r.WriteCSV(&out); err != nil {
@@ -266,8 +274,36 @@ func TestSavingsAddUp(t *testing.T) {
 		"chosen by time":             {Filter: []ledger.Filter{{Key: ledger.ByDay}}},
 		"ends first":                 {From: monday, To: monday.Add(-1)},
 	} {
-		if _, err := ledger.SumSavings(list, q); fault.KindOf(err) != fault.Invalid {
+		if _, err := ledger.NewSavingsSummary(q, 2); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func TestTheGreatestSavingsAreKept(t *testing.T) {
+	t.Parallel()
+	sum, err := ledger.NewSavingsSummary(ledger.Query{Filter: []ledger.Filter{
+		{Key: ledger.ByResearcher, Values: []string{"ann"}},
+	}}, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for i, amount := range []money.Amount{1, -5, 1, 9, 3} {
+		owner := id.User("ann")
+		if amount == 9 {
+			owner = "bob"
+		}
+
+		sum.Add(&ledger.Saving{Seq: uint64(i), At: monday, Owner: owner, Money: ledger.NanosOf(amount)})
+	}
+
+	var got []uint64
+	for _, s := range sum.Greatest() {
+		got = append(got, s.Seq)
+	}
+
+	if diff := cmp.Diff([]uint64{1, 4, 0}, got); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -418,3 +418,53 @@ func TestMetricsAreServedElsewhere(t *testing.T) {
 		t.Errorf("%d", got.status)
 	}
 }
+
+// Eight reports at once took all connections to the store, and submissions took seconds.
+func TestReportsTakeTurns(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	c := y.researcher("ada")
+
+	var ends []func()
+	for range reportsEach {
+		end, err := y.srv.reports.mine.Take("ada")
+		y.must(err)
+
+		ends = append(ends, end)
+	}
+
+	ask := func(c *api.Client) map[string]error {
+		_, usage := c.Usage(t.Context(), api.UsageQuery{})
+		_, report := c.UsageReport(t.Context(), api.UsageQuery{})
+		_, savings := c.Savings(t.Context(), api.UsageQuery{})
+
+		return map[string]error{"usage": usage, "report": report, "savings": savings}
+	}
+
+	for name, err := range ask(c) {
+		if err == nil {
+			t.Errorf("%s: one too many was answered", name)
+			continue
+		}
+
+		wantFault(t, err, fault.OverLimit, api.CodeTooManyReports)
+	}
+
+	for name, err := range ask(y.admin()) {
+		if err != nil {
+			t.Errorf("%s of someone else: %v", name, err)
+		}
+	}
+
+	ends[0]()
+
+	for name, err := range ask(c) {
+		if err != nil {
+			t.Errorf("%s after another has ended: %v", name, err)
+		}
+	}
+
+	if len(y.srv.reports.turns) != reportsAtAll { // every report gives its turn back
+		t.Errorf("%d turns are left", len(y.srv.reports.turns))
+	}
+}

@@ -86,12 +86,6 @@ func (s *Server) eventFilter(ctx context.Context, in *eventInput) (store.EventFi
 		}
 	}
 
-	if in.Cursor == "" && in.Tail > 0 {
-		after, err := s.eventTail(ctx, f, in.Tail)
-		f.After = after
-		return f, err
-	}
-
 	after, err := parseSeq(in.Cursor)
 	f.After = after
 
@@ -112,15 +106,26 @@ func (s *Server) wholeStory(ctx context.Context, name id.Job) (bool, error) {
 	return err == nil, err
 }
 
-// eventTail returns the number after which the last n events that a filter lets through follow.
-func (s *Server) eventTail(ctx context.Context, f store.EventFilter, n int) (uint64, error) {
-	f.Newest, f.Limit = true, n
-	events, err := s.Store.Events(ctx, f)
-	if err != nil || len(events) == 0 {
-		return 0, err
+// eventTail returns the last events that are asked for, and moves the filter behind them; none with a cursor.
+func (s *Server) eventTail(ctx context.Context, in *eventInput, f *store.EventFilter) ([]yardmaster.Event, error) {
+	if in.Cursor != "" || in.Tail == 0 {
+		return nil, nil
 	}
 
-	return events[0].Seq - 1, nil
+	last, newest := s.Feed.Last(), *f
+	newest.Newest, newest.Limit = true, in.Tail
+
+	events, err := s.Store.Events(ctx, newest)
+	if err != nil {
+		return nil, err
+	}
+
+	f.After = last // nothing up to here is missing from them
+	if len(events) > 0 {
+		f.After = max(last, events[len(events)-1].Seq)
+	}
+
+	return events, nil
 }
 
 func (s *Server) listEvents(ctx context.Context, in *eventInput) (*httpapi.Body[api.EventPage], error) {
@@ -129,10 +134,16 @@ func (s *Server) listEvents(ctx context.Context, in *eventInput) (*httpapi.Body[
 		return nil, s.fail(ctx, err)
 	}
 
-	events, err := s.Store.Events(ctx, f)
+	events, err := s.eventTail(ctx, in, &f)
+	if err == nil && len(events) == 0 {
+		events, err = s.Store.Events(ctx, f)
+	}
+
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
+
+	events = events[:min(len(events), in.Limit)]
 
 	page := api.EventPage{Events: []api.Event{}, Next: strconv.FormatUint(f.After, 10)}
 	for i := range events {
@@ -178,6 +189,11 @@ func (s *Server) followEvents(ctx context.Context, in *eventInput) (*huma.Stream
 
 	f.Limit = followBatch
 
+	tail, err := s.eventTail(ctx, in, &f)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
 	leave, err := s.streams.Take(string(callerOf(ctx).User))
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -190,6 +206,12 @@ func (s *Server) followEvents(ctx context.Context, in *eventInput) (*huma.Stream
 		out := httpapi.NewStream(w)
 		ctx, stop := s.lasting(req.Context())
 		defer stop()
+
+		for i := range tail {
+			if !out.Send(strconv.FormatUint(tail[i].Seq, 10), "", eventFor(callerOf(ctx), &tail[i])) {
+				return
+			}
+		}
 
 		s.endFeed(ctx, s.sendEvents(ctx, f, out), out, "events")
 	}}, nil

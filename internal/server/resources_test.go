@@ -890,9 +890,9 @@ type meanwhile struct {
 	happens func()
 }
 
-func (m meanwhile) Postings(ctx context.Context, from, to time.Time, yield func(*ledger.Posting) error) error {
+func (m meanwhile) Postings(ctx context.Context, f store.PostingFilter, yield func(*ledger.Posting) error) error {
 	m.happens()
-	return m.Store.Postings(ctx, from, to, yield)
+	return m.Store.Postings(ctx, f, yield)
 }
 
 func TestNothingCountsTwiceWhileItIsPosted(t *testing.T) {
@@ -915,5 +915,61 @@ func TestNothingCountsTwiceWhileItIsPosted(t *testing.T) {
 		}
 
 		last = b.Total.NodeSeconds
+	}
+}
+
+// rolling is a store in which all postings are added up just before totals are read: the first time that is too late for
+// who has looked at what runs up.
+type rolling struct {
+	store.Store
+	happens func()
+}
+
+func (r rolling) Postings(ctx context.Context, f store.PostingFilter, yield func(*ledger.Posting) error) error {
+	r.happens()
+
+	if _, err := r.RollUp(ctx, 100); err != nil {
+		return err
+	}
+
+	return r.Store.Postings(ctx, f, yield)
+}
+
+func TestNothingCountsTwiceWhileItIsAddedUp(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, provisioning)
+	root := y.admin()
+	start := y.clock.Now()
+	y.join("box1")
+
+	for _, on := range []bool{true, false} { // so that something is posted
+		y.do(yardmaster.Cordon{Node: "box1", By: "root", On: on})
+		y.advance(time.Second)
+	}
+
+	read, posts := 0, true
+	y.srv.Store = rolling{y.srv.Store, func() {
+		read++
+
+		if posts { // what has run up, after it was looked at
+			posts = false
+			y.do(yardmaster.Cordon{Node: "box1", By: "root", On: true})
+		}
+	}}
+	y.advance(90 * time.Minute)
+
+	b, err := root.UsageReport(t.Context(), api.UsageQuery{})
+	y.must(err)
+
+	most := y.clock.Now().Sub(start).Seconds()
+	if got := b.Total.NodeSeconds; got < 5400 || got > most || read != 2 {
+		t.Errorf("%v s of one node that was there for %v s, after the ledger was read %d times", got, most, read)
+	}
+
+	u, err := root.Usage(t.Context(), api.UsageQuery{})
+	y.must(err)
+
+	if got := u.UseRate[0].AvailableNode; got < 5400 || got > most {
+		t.Errorf("%v s of %v were available", got, most)
 	}
 }

@@ -1,15 +1,14 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"reflect"
-	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"trainyard/internal/api"
 	"trainyard/internal/ledger"
+	"trainyard/internal/store"
 )
 
 func (s *Server) savingsRoutes() {
@@ -45,18 +44,33 @@ func (s *Server) savings(ctx context.Context, in *savingsInput) (*written, error
 		return nil, s.fail(ctx, err)
 	}
 
-	list, err := s.Store.Savings(ctx, q.From, q.To)
+	sum, err := ledger.NewSavingsSummary(q, maxReasons) // before anything is read
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 
-	report, err := ledger.SumSavings(list, q)
+	end, err := s.reports.begin(ctx, callerOf(ctx).User)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 
+	defer end()
+
+	f := store.SavingFilter{From: q.From, To: q.To}
+	f.Owners, f.Projects, f.Jobs = payers(q.Filter)
+
+	err = s.Store.Savings(ctx, f, func(x *ledger.Saving) error {
+		sum.Add(x)
+		return nil
+	})
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
+	report := sum.Report()
 	value := toSavings(report)
-	value.Decisions = greatest(list, q)
+	value.Decisions = toReasons(sum.Greatest())
+
 	out, err := in.write(value, report.WriteCSV)
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -85,35 +99,19 @@ func toSaving(r *ledger.SavingsRow) api.SavingRow {
 	return api.SavingRow{Keys: r.Keys, Count: r.Count, Money: r.Money.Dollars(), Seconds: seconds(r.Time)}
 }
 
-// greatest lists the decisions that saved or lost most of those that a question lets through.
-func greatest(list []ledger.Saving, q ledger.Query) []api.SavingReason {
-	out := []api.SavingReason{}
-	slices.SortStableFunc(list, func(a, b ledger.Saving) int {
-		return cmp.Or(cmp.Compare(max(b.Money, -b.Money), max(a.Money, -a.Money)),
-			cmp.Compare(max(b.Time, -b.Time), max(a.Time, -a.Time)))
-	})
+// toReasons lists the decisions that saved or lost most.
+func toReasons(list []ledger.Saving) []api.SavingReason {
+	out := make([]api.SavingReason, len(list))
 	for i := range list {
 		s := &list[i]
-		one, err := ledger.SumSavings(list[i:i+1], ledger.Query{From: q.From, To: q.To, Filter: q.Filter})
-		if err != nil || one.Total.Count == 0 {
-			continue // the question was found to be sound before
-		}
-
-		out = append(
-			out,
-			api.SavingReason{
-				At:      shown(s.At),
-				Job:     s.Job,
-				Owner:   s.Owner,
-				Kind:    s.Kind,
-				Money:   s.Money.Dollars(),
-				Seconds: seconds(s.Time),
-				Reason:  s.Reason,
-			},
-		)
-
-		if len(out) == maxReasons {
-			break
+		out[i] = api.SavingReason{
+			At:      shown(s.At),
+			Job:     s.Job,
+			Owner:   s.Owner,
+			Kind:    s.Kind,
+			Money:   s.Money.Dollars(),
+			Seconds: seconds(s.Time),
+			Reason:  s.Reason,
 		}
 	}
 

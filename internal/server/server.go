@@ -100,6 +100,7 @@ type Server struct {
 	started  time.Time
 	limiter  *rateLimiter
 	searches *searches
+	reports  *turnstile
 	streams  *httpapi.Slots
 	shared   *fanout.Hub[logKey, logPlace] // output that is followed
 	uploads  *httpapi.Slots
@@ -131,6 +132,7 @@ func New(c Config, d Deps, start string) *Server {
 	s.mux = &gate{http.NewServeMux(), s}
 	s.limiter = newRateLimiter(c.Rate, c.Burst, d.Clock)
 	s.searches = newSearches(d.Clock)
+	s.reports = newTurnstile(reportsEach, reportsAtAll, reportWait, api.CodeTooManyReports, "reports")
 	s.streams = httpapi.NewSlots(c.MaxStreams, c.MaxStreams*allUsers, "too_many_streams", "live feeds")
 	s.shared = fanout.NewHub[logKey, logPlace](sharedOutput, allSharedOutput)
 	s.uploads = httpapi.NewSlots(c.MaxUploads, c.MaxUploads*allUsers, api.CodeTooManyUploads, "uploads")
@@ -244,6 +246,7 @@ func (s *Server) Run(ctx context.Context) {
 	var beside sync.WaitGroup
 	beside.Go(func() { s.notifier.Run(ctx) })
 	beside.Go(func() { s.use.Run(ctx) })
+	beside.Go(func() { s.rollUp(ctx) })
 	defer beside.Wait() // what they have done is stored
 
 	go s.agents.VerifyCheckpoints(ctx)

@@ -27,12 +27,14 @@ func (s *Server) usage(ctx context.Context, in *usageInput) (*written, error) {
 		return nil, s.fail(ctx, err)
 	}
 
-	q := ledger.Query{From: in.From, To: in.To}
-	if _, err := ledger.NewSummary(q); err != nil { // before anything is read
+	end, err := s.reports.begin(ctx, callerOf(ctx).User)
+	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 
-	u, value, err := s.figures(ctx, q, owner)
+	defer end()
+
+	u, value, err := s.figures(ctx, ledger.Query{From: in.From, To: in.To}, owner)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -45,10 +47,9 @@ func (s *Server) usage(ctx context.Context, in *usageInput) (*written, error) {
 	return out, nil
 }
 
-// figures reckons the usage of one researcher, or of all (""), in one pass through the ledger.
+// figures reckons the usage of one researcher, or of all ("").
 func (s *Server) figures(ctx context.Context, q ledger.Query, owner id.User) (*ledger.Usage, api.Usage, error) {
-	r, err := s.readLedger(ctx, q.From, q.To)
-	if err != nil {
+	if _, err := ledger.NewSummary(q); err != nil { // before anything is read
 		return nil, api.Usage{}, err
 	}
 
@@ -63,46 +64,16 @@ func (s *Server) figures(ctx context.Context, q ledger.Query, owner id.User) (*l
 		by.Filter = []ledger.Filter{{Key: ledger.ByResearcher, Values: []string{string(owner)}}}
 	}
 
-	trend, err := ledger.NewSummary(by)
-	if err != nil {
-		return nil, api.Usage{}, err
-	}
+	var u *ledger.Usage
+	var sums *ledger.Report
+	var noTariff bool
 
-	var mine []ledger.Posting // of a researcher: what they pay for
-	all, err := ledger.UsageOf(func(yield func(*ledger.Posting) bool) {
-		for p := range r.postings() {
-			trend.Add(p)
+	err = s.readLedger(ctx, func(r *reading) (err error) {
+		noTariff = r.noTariff
+		u, sums, err = r.figures(ctx, by, owner, leases)
 
-			if p.Owner == owner && owner != "" {
-				mine = append(mine, *p)
-			}
-
-			if !yield(p) {
-				return
-			}
-		}
-	}, leases, q.From, q.To)
-
-	if r.err != nil {
-		err = r.err
-	}
-
-	if err != nil {
-		return nil, api.Usage{}, err
-	}
-
-	u := all
-
-	if owner != "" {
-		u, err = ledger.UsageOf(pointers(mine), leases, q.From, q.To)
-		if err != nil {
-			return nil, api.Usage{}, err
-		}
-
-		u.UseRate = all.UseRate
-	}
-
-	sums, err := trend.Report()
+		return err
+	})
 	if err != nil {
 		return nil, api.Usage{}, err
 	}
@@ -110,19 +81,47 @@ func (s *Server) figures(ctx context.Context, q ledger.Query, owner id.User) (*l
 	u.To = cmp.Or(u.To, s.Clock.Now())
 
 	value := toUsage(u, toTrend(sums, by.Group[0], u.To))
-	value.NoTariff = r.noTariff
+	value.NoTariff = noTariff
 
 	return u, value, nil
 }
 
-func pointers(list []ledger.Posting) func(func(*ledger.Posting) bool) {
-	return func(yield func(*ledger.Posting) bool) {
-		for i := range list {
-			if !yield(&list[i]) {
-				return
-			}
-		}
+// figures adds up what the ledger has for the usage of one researcher, or of all, and for its trend.
+func (r *reading) figures(
+	ctx context.Context, by ledger.Query, owner id.User, leases []ledger.LeaseCost,
+) (*ledger.Usage, *ledger.Report, error) {
+	trend, err := ledger.NewSummary(by)
+	if err != nil {
+		return nil, nil, err
 	}
+
+	usage, err := ledger.NewUsageSummary(by.From, by.To, owner)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	f := store.PostingFilter{From: by.From, To: by.To, Totals: ledger.NodeTotals}
+	if err := r.each(ctx, f, usage.AddNode); err != nil {
+		return nil, nil, err
+	}
+
+	f.Totals, f.ByHour = ledger.PayerTotals, slices.Contains(by.Group, ledger.ByHour)
+	err = r.each(ctx, f, func(p *ledger.Posting) {
+		usage.AddPayer(p)
+		trend.Add(p)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+
+	u, err := usage.Usage(leases)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	sums, err := trend.Report()
+
+	return u, sums, err
 }
 
 // step is the stretch by which a trend of a period is shown.

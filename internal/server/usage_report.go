@@ -3,8 +3,8 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
-	"iter"
 	"net/http"
 	"reflect"
 	"slices"
@@ -17,6 +17,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/ledger"
+	"trainyard/internal/store"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -177,31 +178,32 @@ func (s *Server) usageReport(ctx context.Context, in *usageReportInput) (*writte
 		return nil, s.fail(ctx, err)
 	}
 
-	sum, err := ledger.NewSummary(q) // before anything is read
+	if _, err := ledger.NewSummary(q); err != nil { // before anything is read
+		return nil, s.fail(ctx, err)
+	}
+
+	end, err := s.reports.begin(ctx, callerOf(ctx).User)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 
-	r, err := s.readLedger(ctx, q.From, q.To)
-	if err == nil {
-		for p := range r.postings() {
-			sum.Add(p)
-		}
+	defer end()
 
-		err = r.err
-	}
+	var report *ledger.Report
+	var noTariff bool
 
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
+	err = s.readLedger(ctx, func(r *reading) (err error) {
+		noTariff = r.noTariff
+		report, err = r.sum(ctx, q)
 
-	report, err := sum.Report()
+		return err
+	})
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 
 	value := toUsageReport(report)
-	value.NoTariff = r.noTariff
+	value.NoTariff = noTariff
 
 	out, err := in.write(value, report.WriteCSV)
 	if err != nil {
@@ -211,57 +213,109 @@ func (s *Server) usageReport(ctx context.Context, in *usageReportInput) (*writte
 	return out, nil
 }
 
-// reading is a pass through the ledger of a period, and what has run up since.
+// reading is a look at the ledger, and at what has run up since the last postings.
 type reading struct {
-	server   *Server
-	ctx      context.Context //nolint:containedctx // lives as long as the request
-	from, to time.Time
+	store    store.Store
 	open     []ledger.Posting
 	last     uint64 // posting before those
 	noTariff bool   // prices of local and reserved nodes are not known
-	err      error
 }
 
-// readLedger looks at what runs up now. That is asked first: what is posted meanwhile is
-// left out of what is stored, so that nothing counts twice and nothing is missing.
-func (s *Server) readLedger(ctx context.Context, from, to time.Time) (*reading, error) {
-	r := &reading{server: s, ctx: ctx, from: from, to: to}
-	err := s.query(ctx, func(y *yardmaster.Yard) {
-		r.open, r.last = y.Unposted(s.Clock.Now())
-		r.noTariff = y.Tariff() == nil
-	})
+// maxReadings is how often the ledger is looked at again because it has gone on meanwhile.
+const maxReadings = 5
 
-	return r, err
-}
-
-// postings yields the postings in order. If it stops early, err holds the reason.
-func (r *reading) postings() iter.Seq[*ledger.Posting] {
-	return func(yield func(*ledger.Posting) bool) {
-		done := false
-		err := r.server.Store.Postings(r.ctx, r.from, r.to, func(p *ledger.Posting) error {
-			if p.Seq <= r.last && !yield(p) {
-				done = true
-				return io.EOF
-			}
-
-			return nil
+// readLedger lets a function read the ledger, perhaps more than once. What runs up now is asked first: what is posted
+// meanwhile is left out of what is stored, so that nothing counts twice and nothing is missing.
+func (s *Server) readLedger(ctx context.Context, read func(*reading) error) error {
+	for attempt := 1; ; attempt++ {
+		r := &reading{store: s.Store}
+		err := s.query(ctx, func(y *yardmaster.Yard) {
+			r.open, r.last = y.Unposted(s.Clock.Now())
+			r.noTariff = y.Tariff() == nil
 		})
-
-		if done {
-			return
-		}
-
-		r.err = err
 		if err != nil {
-			return
+			return err
 		}
 
-		for i := range r.open {
-			if !yield(&r.open[i]) {
-				return
-			}
+		err = read(r)
+		if !errors.Is(err, store.ErrLedgerAhead) || attempt == maxReadings {
+			return err
 		}
 	}
+}
+
+// each passes on the postings that a filter lets through, or totals of them, and what has run up since.
+func (r *reading) each(ctx context.Context, f store.PostingFilter, add func(*ledger.Posting)) error {
+	if r.last > 0 {
+		f.Last = r.last
+
+		err := r.store.Postings(ctx, f, func(p *ledger.Posting) error {
+			add(p)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+
+	for i := range r.open {
+		add(&r.open[i])
+	}
+
+	return nil
+}
+
+// sum answers a question: from totals if they are enough, else from the postings of those whom it is about.
+func (r *reading) sum(ctx context.Context, q ledger.Query) (*ledger.Report, error) {
+	sum, err := ledger.NewSummary(q)
+	if err != nil {
+		return nil, err
+	}
+
+	f := store.PostingFilter{
+		From: q.From, To: q.To, Totals: q.Totals(), ByHour: slices.Contains(q.Group, ledger.ByHour),
+	}
+
+	if f.Totals == "" {
+		f.Owners, f.Projects, f.Jobs = payers(q.Filter)
+		f.Cuts = sum.Cuts
+	}
+
+	if err := r.each(ctx, f, sum.Add); err != nil {
+		return nil, err
+	}
+
+	return sum.Report()
+}
+
+// payers returns whom filters confine a question to; none if it is not confined so.
+func payers(filters []ledger.Filter) (owners []id.User, projects []id.Project, jobs []id.Job) {
+	for _, f := range filters {
+		if slices.Contains(f.Values, "") { // what the yard pays for itself
+			continue
+		}
+
+		switch f.Key { //nolint:exhaustive // the others do not confine what is read
+		case ledger.ByResearcher:
+			owners = typed[id.User](f.Values)
+		case ledger.ByProject:
+			projects = typed[id.Project](f.Values)
+		case ledger.ByJob:
+			jobs = typed[id.Job](f.Values)
+		}
+	}
+
+	return owners, projects, jobs
+}
+
+// typed converts words.
+func typed[T ~string](list []string) []T {
+	out := make([]T, len(list))
+	for i, word := range list {
+		out[i] = T(word)
+	}
+
+	return out
 }
 
 func toUsageReport(r *ledger.Report) api.UsageReport {

@@ -88,11 +88,15 @@ type Store interface {
 	Questions(ctx context.Context, f QuestionFilter) ([]inbox.Question, error)
 	// Question returns one question, or fault.NotFound with code "question_not_found".
 	Question(ctx context.Context, q id.Question) (inbox.Question, error)
-	// Postings yields the postings of the ledger that overlap a period, in their
-	// order. A zero end is no end. It stops at the first error of yield and returns it.
-	Postings(ctx context.Context, from, to time.Time, yield func(*ledger.Posting) error) error
-	// Savings returns what decisions of a period saved, oldest first.
-	Savings(ctx context.Context, from, to time.Time) ([]ledger.Saving, error)
+	// Postings yields the postings of the ledger that the filter lets through, by their ends, and those of an entry
+	// together and in their order. It stops at the first error of yield and returns it.
+	Postings(ctx context.Context, f PostingFilter, yield func(*ledger.Posting) error) error
+	// RollUp adds postings that are in no total yet to the totals, at most about so many, beside the loop's commits;
+	// only the leader may. It returns how many: 0 if the totals have all of them.
+	RollUp(ctx context.Context, limit int) (int, error)
+	// Savings yields what decisions saved, as the filter says, oldest first. It stops at the first error of yield and
+	// returns it.
+	Savings(ctx context.Context, f SavingFilter, yield func(*ledger.Saving) error) error
 	// Uses returns where a dataset was used, newest first.
 	Uses(ctx context.Context, d id.Dataset, limit int) ([]dataset.Use, error)
 
@@ -168,7 +172,10 @@ type JobFilter struct {
 	Node     id.Node      // has or had a run there
 	Since    time.Time    // submitted at or after
 	Before   uint64       // only jobs with a number below this: the page after the last one seen
-	Limit    int          // at most this many; required
+	// Outline leaves out all but the owner, project, pipeline, working directory, state, cause and times of jobs, which is
+	// much faster.
+	Outline bool
+	Limit   int // at most this many; required
 }
 
 // CheckpointFilter chooses checkpoints. A zero field lets all through, except that removed ones are asked for.
@@ -189,6 +196,34 @@ type LeaseFilter struct {
 	To      time.Time // asked for before
 	Before  uint64    // only leases with a number below this
 	Limit   int       // at most this many; required
+}
+
+// PostingFilter chooses postings. A zero field lets all through.
+type PostingFilter struct {
+	From, To time.Time // those that overlap this period; a zero end is no end
+	Owners   []id.User // only those that one of them pays for
+	Projects []id.Project
+	Jobs     []id.Job
+	// Cuts reports whether a posting will be cut in pieces. The postings of an entry are cut together, so with owners,
+	// projects or jobs all of its entry are yielded.
+	Cuts func(*ledger.Posting) bool
+	// Totals lets totals stand for postings where there are such; then there must be no owners, projects and jobs.
+	// ByHour keeps the hours of a day apart.
+	Totals ledger.Totals
+	ByHour bool
+	Last   uint64 // only postings up to this number; with totals that have later ones it fails with ErrLedgerAhead
+}
+
+// ErrLedgerAhead is the error of reading the ledger up to a posting, if later ones are in the totals already. Who
+// looks again at what is not posted yet can read up to a later one.
+var ErrLedgerAhead = fault.New(fault.Conflict, "ledger_ahead", "the totals of the ledger have later postings")
+
+// SavingFilter chooses savings. A zero field lets all through.
+type SavingFilter struct {
+	From, To time.Time
+	Owners   []id.User
+	Projects []id.Project
+	Jobs     []id.Job
 }
 
 // QuestionFilter chooses questions. A zero field lets all through.

@@ -315,9 +315,9 @@ func (c *Collector) eachCheckpoint(ctx context.Context, visit func(*checkpoint.C
 	}
 }
 
-// eachJob visits all jobs, newest first.
+// eachJob visits the outlines of all jobs, newest first.
 func (c *Collector) eachJob(ctx context.Context, visit func(*job.Job) error) error {
-	filter := store.JobFilter{Limit: page}
+	filter := store.JobFilter{Outline: true, Limit: page}
 	for {
 		list, err := c.Store.Jobs(ctx, filter)
 		if err != nil {

@@ -68,8 +68,12 @@ func engineOf(url string) (engine, error) {
 // pools are the connections of a store.
 type pools struct {
 	write, read *dbsql.DB
+	reports     *dbsql.DB // for reading much
 	lease       *dbsql.DB // for leadership
 }
+
+// reportReaders is how many reports may be read at the same time, with what is rolled up beside them.
+const reportReaders = 3
 
 // lockPoll is how often a lock that another process holds is tried.
 const lockPoll = 50 * time.Millisecond

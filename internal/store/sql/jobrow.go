@@ -17,7 +17,7 @@ var jobTable = &table{
 		"needs", "tried", "not_before", "avoid", "floor_memory", "floor_gpu_memory", "last_node",
 		"done", "served", "stops", "cost", "paid", "extras", "spec",
 	},
-	fixed: []string{"num", "id", "spec"},
+	fixed: []string{"num", "id", "owner", "name", "idem_key", "key_hash", "pipeline", "submitted", "spec"},
 }
 
 // jobNumber returns the number in a job's ID, which is the primary key of jobs.

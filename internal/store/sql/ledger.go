@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"trainyard/internal/clock"
 	"trainyard/internal/dataset"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
@@ -194,6 +193,10 @@ func (c *ledgerChanges) steps() []step {
 	}
 }
 
+// lastPosting finds the greatest number of a posting: of those that are there, and of those that are in the totals.
+const lastPosting = `SELECT MAX(last) FROM
+	(SELECT MAX(seq) AS last FROM postings UNION ALL SELECT last FROM ledger_rollup) AS lasts`
+
 // loadLedger reads leases, datasets, usage and the ledger. Leases that ended before since are left out.
 func loadLedger(ctx context.Context, tx *dbsql.Tx, state *yardmaster.State, since time.Time) error {
 	var err error
@@ -222,9 +225,9 @@ func loadLedger(ctx context.Context, tx *dbsql.Tx, state *yardmaster.State, sinc
 	}
 
 	for query, into := range map[string]*uint64{
-		`SELECT MAX(num) FROM leases`:   &state.LastLease,
-		`SELECT MAX(seq) FROM postings`: &state.Ledger.LastPosting,
-		`SELECT MAX(seq) FROM savings`:  &state.Ledger.LastSaving,
+		`SELECT MAX(num) FROM leases`:  &state.LastLease,
+		lastPosting:                    &state.Ledger.LastPosting,
+		`SELECT MAX(seq) FROM savings`: &state.Ledger.LastSaving,
 	} {
 		*into, err = greatest(ctx, tx, query)
 		if err != nil {
@@ -356,48 +359,6 @@ func (s *Store) Lease(ctx context.Context, l id.Lease) (fleet.Lease, error) {
 	}
 
 	return one(ctx, s.read, "lease", leaseTable.selects()+`WHERE num = $1`, []any{int64(num)}, readLease, missing)
-}
-
-// Postings yields the postings of the ledger that overlap a period, in the order of the ledger.
-func (s *Store) Postings(ctx context.Context, from, to time.Time, yield func(*ledger.Posting) error) (err error) {
-	query, args := postingTable.selects()+`WHERE to_at >= $1 `, []any{micros(from)}
-	if !to.IsZero() {
-		query, args = query+`AND from_at < $2 `, append(args, micros(to))
-	}
-
-	ctx, moved, stop := clock.Progress(ctx, s.timeouts.Read)
-	defer stop()
-
-	rows, err := s.read.QueryContext(ctx, query+`ORDER BY seq`, args...)
-	if err != nil {
-		return s.failure("read postings", err)
-	}
-
-	defer func() { err = errors.Join(err, rows.Close()) }()
-
-	for rows.Next() {
-		moved()
-
-		p, err := readPosting(rows)
-		if err != nil {
-			return badRow(ctx, "posting", err)
-		}
-		if err := yield(&p); err != nil {
-			return err
-		}
-	}
-
-	return s.failure("read postings", rows.Err())
-}
-
-// Savings returns the savings by decisions in a period, in order of time.
-func (s *Store) Savings(ctx context.Context, from, to time.Time) ([]ledger.Saving, error) {
-	query, args := savingTable.selects()+`WHERE at >= $1 `, []any{micros(from)}
-	if !to.IsZero() {
-		query, args = query+`AND at < $2 `, append(args, micros(to))
-	}
-
-	return collect(ctx, s.read, "saving", query+`ORDER BY seq`, args, readSaving)
 }
 
 // Uses returns the uses of a dataset, in order of time.

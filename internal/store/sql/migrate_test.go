@@ -24,6 +24,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/inbox"
 	"trainyard/internal/job"
+	"trainyard/internal/ledger"
 	"trainyard/internal/queue"
 	"trainyard/internal/scaling"
 	"trainyard/internal/store"
@@ -51,6 +52,8 @@ func released() map[string]string {
 		"migrations/0016_numbers.sql":     "ce88319c5004dce9970635645903b7753062e8d31de206ec3bf27d124d33a01a",
 		"migrations/0017_possessions.sql": "171b84757e2fb51d27b2e731392f37e7f7835b31636498d4cdab6be17e612d4f",
 		"migrations/0018_identity.sql":    "65c7f4b3a88f258e8f2dd7d81e9a7fc2e3d9aec7602b3e9251f5daa70700bd43",
+		"migrations/0019_reports.sql":     "c2c7cecfbb9cf6d6a8d4921c34496fe3d7256e23503eff35a4863372e785f323",
+		"migrations/0020_totals.sql":      "9712e848510c23858c27e124fca1ccf7803b62b9e5aa9671178de3e0dd726df6",
 		"migrations/0010_leadership.sql":  "442fba39f24bdefffb4d674f05d5b5e4dbcc998a87d1e55ea4ffc98926ada6a0",
 	}
 }
@@ -152,6 +155,7 @@ func TestEveryEarlierSchemaMigrates(t *testing.T) {
 				checkNumbers(t.T, s, version)
 				checkPossessions(t.T, s, version)
 				checkIdentity(t.T, s, version)
+				checkTotals(t.T, s, version)
 
 				if err := s.Commit(t.Context(), batchOf(100)); err != nil {
 					t.Errorf("commit after the migration: %v", err)
@@ -626,6 +630,38 @@ func checkIdentity(t *testing.T, s *Store, version int) {
 
 	if identity.Certificate != "ab12" || !identity.Issued.Equal(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)) {
 		t.Errorf("identity = %+v", identity)
+	}
+}
+
+// booksSince is the first schema that has a ledger.
+const booksSince = 3
+
+// checkTotals checks the totals of the fixture's posting, of which those of earlier schemas are added up now.
+func checkTotals(t *testing.T, s *Store, version int) {
+	t.Helper()
+
+	if _, err := s.RollUp(t.Context(), 100); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, of := range ledger.AllTotals() {
+		var got []ledger.Amounts
+		err := s.Postings(t.Context(), store.PostingFilter{Totals: of}, func(p *ledger.Posting) error {
+			got = append(got, p.Amounts)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		var want []ledger.Amounts
+		if version >= booksSince {
+			want = []ledger.Amounts{{NodeTime: 60_000, GPUTime: 60_000, EnergyCost: 1000, Energy: 2000}}
+		}
+
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("totals by %s (-want +got):\n%s", of, diff)
+		}
 	}
 }
 

@@ -90,9 +90,10 @@ func (e *postgresEngine) open(limits Timeouts) (pools, error) {
 	writing := fmt.Sprintf("%s; SET idle_in_transaction_session_timeout = %d", watched, patience.Milliseconds())
 
 	return pools{
-		write: pool(postgresWriters, writing),
-		read:  pool(postgresReaders, watched),
-		lease: pool(postgresLeases, writing),
+		write:   pool(postgresWriters, writing),
+		read:    pool(postgresReaders, watched),
+		reports: pool(reportReaders, watched),
+		lease:   pool(postgresLeases, writing),
 	}, nil
 }
 

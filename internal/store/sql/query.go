@@ -4,20 +4,17 @@ import (
 	"context"
 	dbsql "database/sql"
 	"errors"
+	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/store"
 	"trainyard/internal/tenant"
-	"trainyard/internal/yardmaster"
 )
 
 // querier is a database or a transaction.
@@ -198,123 +195,6 @@ func (s *Store) Tokens(ctx context.Context, owner id.User, after id.Token, limit
 	return collect(ctx, s.read, "token", query, w.args, readToken)
 }
 
-// Jobs lists jobs, newest first.
-func (s *Store) Jobs(ctx context.Context, f store.JobFilter) ([]job.Job, error) {
-	from, order, w := jobsOf(&f)
-	if f.Before > 0 {
-		w.add(order+" < ?", int64(min(f.Before, math.MaxInt64)))
-	}
-
-	query, err := w.query("SELECT "+jobTable.list("jobs.")+from, order+" DESC", f.Limit)
-	if err != nil {
-		return nil, err
-	}
-
-	return collect(ctx, s.read, "job", query, w.args, readJob)
-}
-
-// CountJobs counts jobs by the word that people see.
-func (s *Store) CountJobs(ctx context.Context, f store.JobFilter) (map[job.Status]int, error) {
-	type group struct {
-		kind job.Job
-		jobs int
-	}
-
-	from, _, w := jobsOf(&f)
-	query := "SELECT jobs.state, jobs.cause, CASE WHEN " + suspended + " THEN 1 ELSE 0 END AS suspended, count(*)" + from +
-		w.conditions() + "GROUP BY jobs.state, jobs.cause, CASE WHEN " + suspended + " THEN 1 ELSE 0 END"
-
-	groups, err := collect(ctx, s.read, "job count", query, w.args, func(row scanner) (group, error) {
-		var g group
-		var away int
-		err := row.Scan((*string)(&g.kind.State), (*string)(&g.kind.Cause), &away, &g.jobs)
-		if away > 0 {
-			g.kind.Suspended = time.Unix(1, 0) // at whatever time
-		}
-
-		return g, err
-	})
-	if err != nil {
-		return nil, err
-	}
-
-	counts := map[job.Status]int{}
-	for i := range groups {
-		counts[groups[i].kind.Status()] += groups[i].jobs
-	}
-
-	return counts, nil
-}
-
-// suspended is true for a job whose run is suspended in place: only then has its JSON this key.
-const suspended = `jobs.extras LIKE '%"suspended":%'`
-
-// jobsOf returns where jobs are looked for, the column of their numbers, and the conditions of a filter.
-func jobsOf(f *store.JobFilter) (from, number string, w where) {
-	from, number = " FROM jobs ", "jobs.num"
-	if f.Node != "" {
-		// Starts from the jobs of the node, so that a node with few jobs does not require a scan of
-		// all jobs.
-		from, number = from+"JOIN job_nodes ON job_nodes.num = jobs.num ", "job_nodes.num"
-		w.add("job_nodes.node = ?", clean(string(f.Node)))
-	}
-
-	switch {
-	case f.Owner != "" && len(f.Projects) > 0:
-		w.add("(jobs.owner = ? OR jobs.project IN ("+marks(len(f.Projects))+"))",
-			append([]any{clean(string(f.Owner))}, texts(f.Projects)...)...)
-	case f.Owner != "":
-		w.add("jobs.owner = ?", clean(string(f.Owner)))
-	}
-
-	if f.Project != "" {
-		w.add("jobs.project = ? AND jobs.project <> ''", clean(string(f.Project)))
-	}
-
-	w.states(f)
-
-	if f.Name != "" {
-		w.add("lower(jobs.name) LIKE ? ESCAPE '!'", "%"+escapeLike(strings.ToLower(clean(f.Name)))+"%")
-	}
-
-	if f.Called != "" {
-		w.add("jobs.name = ?", clean(f.Called))
-	}
-
-	if !f.Since.IsZero() {
-		w.add("jobs.submitted >= ?", micros(f.Since))
-	}
-
-	return from, number, w
-}
-
-// states adds the condition that a job is in one of the states, or shows one of the words.
-func (w *where) states(f *store.JobFilter) {
-	var either []string
-	var args []any
-
-	if len(f.States) > 0 {
-		either = append(either, "jobs.state IN ("+marks(len(f.States))+")")
-		args = append(args, texts(f.States)...)
-	}
-
-	for _, s := range f.Statuses {
-		if causes := job.FailedAs(s); len(causes) > 0 {
-			either = append(either, "jobs.state = ? AND jobs.cause IN ("+marks(len(causes))+")")
-			args = append(append(args, string(job.Failed)), texts(causes)...)
-		}
-
-		if s == job.StatusSuspended {
-			either = append(either, "jobs.state = ? AND "+suspended)
-			args = append(args, string(job.Running))
-		}
-	}
-
-	if len(either) > 0 {
-		w.add("("+strings.Join(either, " OR ")+")", args...)
-	}
-}
-
 // marks writes n parameters for a list.
 func marks(n int) string { return strings.TrimPrefix(strings.Repeat(", ?", n), ", ") }
 
@@ -328,63 +208,22 @@ func texts[T ~string](words []T) []any {
 	return args
 }
 
-// Events lists events, oldest first.
-func (s *Store) Events(ctx context.Context, f store.EventFilter) ([]yardmaster.Event, error) {
-	var w where
-	w.add("seq > ?", int64(min(f.After, math.MaxInt64)))
-
-	if f.Owner != "" {
-		w.add("owner = ? AND owner <> ''", clean(string(f.Owner)))
-	}
-
-	if f.Job != "" {
-		w.add("job = ? AND job <> ''", clean(string(f.Job)))
-	}
-
-	if f.Node != "" {
-		w.add("node = ? AND node <> ''", clean(string(f.Node)))
-	}
-
-	if f.Kind != "" {
-		kind, first := clean(f.Kind), clean(f.KindPrefix())
-		w.add("(kind = ? OR substr(kind, 1, ?) = ?)", kind, int64(utf8.RuneCountInString(first)), first)
-	}
-
-	if f.Actor != "" {
-		w.add("actor = ?", clean(f.Actor))
-	}
-
-	if f.Audit {
-		w.add("address <> ''")
-	}
-
-	order := "seq"
-	if f.Newest {
-		order = "seq DESC"
-	}
-
-	query, err := w.query(eventTable.selects(), order, f.Limit)
-	if err != nil {
-		return nil, err
-	}
-
-	events, err := collect(ctx, s.read, "event", query, w.args, readEvent)
-	if f.Newest {
-		slices.Reverse(events)
-	}
-
-	return events, err
+// condition is a condition on rows, in which parameters are written as ?.
+type condition struct {
+	term string
+	args []any
 }
 
-// escapeLike escapes the wildcards of LIKE.
-func escapeLike(s string) string {
-	return strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(s)
-}
-
-// where collects conditions, in which parameters are written as ?, and numbers the parameters.
+// where collects conditions and numbers their parameters.
 type where struct {
 	terms []string
 	args  []any
+}
+
+func (w *where) addAll(list []condition) {
+	for _, c := range list {
+		w.add(c.term, c.args...)
+	}
 }
 
 func (w *where) add(term string, args ...any) {
@@ -407,11 +246,38 @@ func (w *where) conditions() string {
 
 // query inserts the conditions between the beginning of a query and its order.
 func (w *where) query(begin, order string, limit int) (string, error) {
-	if limit <= 0 {
-		return "", fault.New(fault.Invalid, "limit_required", "limit must be at least 1").WithField("limit")
+	if err := needLimit(limit); err != nil {
+		return "", err
 	}
 
 	w.args = append(w.args, int64(limit))
 
 	return begin + w.conditions() + "ORDER BY " + order + " LIMIT $" + strconv.Itoa(len(w.args)), nil
+}
+
+// needLimit refuses a list without a limit.
+func needLimit(limit int) error {
+	if limit > 0 {
+		return nil
+	}
+
+	return fault.New(fault.Invalid, "limit_required", "limit must be at least 1").WithField("limit")
+}
+
+// distinct returns the different values of a column, from an index that begins with it: it goes from one value to
+// the next, whatever lies between them. There may be more than limit; then it returns false.
+func (s *Store) distinct(ctx context.Context, table, column string, limit int) ([]string, bool, error) {
+	query := fmt.Sprintf(`WITH RECURSIVE known (value, n) AS (
+		SELECT MIN(%[2]s), 1 FROM %[1]s
+		UNION ALL
+		SELECT (SELECT MIN(%[2]s) FROM %[1]s WHERE %[2]s > known.value), known.n + 1 FROM known
+		WHERE known.value IS NOT NULL AND known.n <= $1
+	) SELECT value FROM known WHERE value IS NOT NULL`, table, column)
+
+	values, err := collect(ctx, s.read, column, query, []any{int64(limit)}, func(row scanner) (value string, err error) {
+		err = row.Scan(&value)
+		return value, err
+	})
+
+	return values, len(values) <= limit, err
 }

@@ -51,6 +51,7 @@ type Store struct {
 	engine   engine
 	write    *dbsql.DB
 	read     *reader
+	reports  *reader   // for reports, so that queries do not wait for them
 	lease    *dbsql.DB // for leadership alone, so that it waits for no commit and no query
 	clock    clock.Clock
 	log      *slog.Logger
@@ -63,6 +64,7 @@ type Store struct {
 	doubt   *doubt // a transaction of which it is not known whether it is stored
 	stmts   map[stmtKey]*dbsql.Stmt
 
+	rolling sync.Mutex    // held while postings are added to the totals of the ledger
 	pinging chan struct{} // holds a token while a Ping is in progress
 }
 
@@ -116,10 +118,16 @@ func connect(eng engine, opts Options) (*Store, error) {
 		engine: eng, write: p.write, lease: p.lease, clock: opts.Clock, log: opts.Log, timeouts: opts.Timeouts,
 		stmts: make(map[stmtKey]*dbsql.Stmt), pinging: make(chan struct{}, 1),
 	}
-	s.read = &reader{DB: p.read, limit: opts.Timeouts.Read, failed: func(err error) { s.dropIdle(err, p.read) }}
-	if eng.keepsStatements() {
-		s.read.prepared = map[string]*dbsql.Stmt{}
+	newReader := func(db *dbsql.DB) *reader {
+		r := &reader{DB: db, limit: opts.Timeouts.Read, failed: func(err error) { s.dropIdle(err, db) }}
+		if eng.keepsStatements() {
+			r.prepared = map[string]*dbsql.Stmt{}
+		}
+
+		return r
 	}
+
+	s.read, s.reports = newReader(p.read), newReader(p.reports)
 
 	return s, nil
 }
@@ -169,6 +177,7 @@ func (s *Store) Close() error {
 
 	clear(s.stmts)
 	keep(s.read.Close())
+	keep(s.reports.Close())
 	keep(s.write.Close())
 	keep(s.lease.Close()) // closing a pool twice is no mistake, where it is the one for writing
 

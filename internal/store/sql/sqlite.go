@@ -70,15 +70,30 @@ func (e *sqliteEngine) open(Timeouts) (pools, error) {
 
 	write.SetMaxOpenConns(1)
 
-	read, err := e.connect("", "busy_timeout(5000)", "query_only(1)", "cache_size(-16384)")
+	read, err := e.readers(sqliteReaders)
 	if err != nil {
 		return pools{}, errors.Join(err, write.Close())
 	}
 
-	read.SetMaxOpenConns(sqliteReaders)
-	read.SetMaxIdleConns(sqliteReaders)
+	reports, err := e.readers(reportReaders)
+	if err != nil {
+		return pools{}, errors.Join(err, write.Close(), read.Close())
+	}
 
-	return pools{write: write, read: read, lease: write}, nil
+	return pools{write: write, read: read, reports: reports, lease: write}, nil
+}
+
+// readers returns a pool of connections that only read.
+func (e *sqliteEngine) readers(n int) (*dbsql.DB, error) {
+	db, err := e.connect("", "busy_timeout(5000)", "query_only(1)", "cache_size(-16384)")
+	if err != nil {
+		return nil, err
+	}
+
+	db.SetMaxOpenConns(n)
+	db.SetMaxIdleConns(n)
+
+	return db, nil
 }
 
 // dropIdle keeps the connections: a file is not broken by a slow disk.

@@ -298,7 +298,7 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "yard.db"))
 	for query, want := range map[string]string{
-		jobTable.selects() + liveJobs:                 "SEARCH jobs USING INDEX jobs_state (state=?)",
+		jobTable.selects() + liveJobs:                 "SEARCH jobs USING INDEX jobs_cause (state=?)",
 		jobTable.selects() + endedJobs:                "SEARCH jobs USING INDEX jobs_ended (ended>?)",
 		runTable.selects() + `WHERE state <> 'ended'`: "SCAN runs USING INDEX runs_live",
 		keyQuery:                      "SEARCH jobs USING COVERING INDEX jobs_key (owner=? AND idem_key=?)",

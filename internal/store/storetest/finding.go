@@ -17,6 +17,7 @@ func finding() []contract {
 		{"jobs are listed newest first, as the filter says", filtersJobs},
 		{"jobs are found by the word that people see, and counted by it", countsJobs},
 		{"jobs are listed page by page", pagesJobs},
+		{"an outline of a job has what it is kept by", outlinesJobs},
 		{"a job is found by its idempotency key", findsByKey},
 		{"the jobs of a pipeline come in order of submission", listsPipeline},
 		{"the runs of a job come in order of their epoch", listsRuns},
@@ -166,6 +167,18 @@ func pagesJobs(h *harness) {
 	}
 
 	h.same("pages", seen, want)
+}
+
+func outlinesJobs(h *harness) {
+	j := sampleJob(7, job.Succeeded)
+	s := h.with(&yardmaster.Batch{Jobs: []job.Job{j}})
+
+	got, err := s.Jobs(h.context(), store.JobFilter{Outline: true, Limit: 10})
+	h.must(err)
+	h.same("outline", got, []job.Job{{
+		ID: j.ID, Owner: j.Owner, Project: j.Project, Workdir: j.Workdir, Pipeline: j.Pipeline, State: j.State,
+		Cause: j.Cause, Submitted: j.Submitted, Started: j.Started, Ended: j.Ended,
+	}})
 }
 
 func findsByKey(h *harness) {

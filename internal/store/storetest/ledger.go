@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"trainyard/internal/fault"
@@ -17,11 +18,13 @@ func ledgerTests() []contract {
 	return []contract{
 		{"leases are listed newest first and by what is asked for", listsLeases},
 		{"ended leases are loaded for a while", loadsEndedLeases},
-		{"postings that overlap a period are listed in their order", handsOutPostings},
+		{"postings that overlap a period are listed by their ends", handsOutPostings},
+		{"postings of payers come with their entries where those are cut", findsPostingsOfPayers},
+		{"totals stand for postings, also while they are added up", totalsStandForPostings},
 		{"a meter that was closed is gone", closesMeters},
 		{"decisions that are settled are gone", removesSettledDecisions},
 		{"a notice that was withdrawn is gone", forgetsNotices},
-		{"savings are found by time", findsSavings},
+		{"savings are found by time and by who pays", findsSavings},
 	}
 }
 
@@ -29,8 +32,20 @@ func ledgerTests() []contract {
 func (h *harness) postings(s store.Store, from, to time.Time) []ledger.Posting {
 	h.Helper()
 	var list []ledger.Posting
-	h.must(s.Postings(h.context(), from, to, func(p *ledger.Posting) error {
+	h.must(s.Postings(h.context(), store.PostingFilter{From: from, To: to}, func(p *ledger.Posting) error {
 		list = append(list, *p)
+		return nil
+	}))
+
+	return list
+}
+
+// seqs returns the numbers of the postings that a filter lets through.
+func (h *harness) seqs(s store.Store, f store.PostingFilter) []uint64 {
+	h.Helper()
+	var list []uint64
+	h.must(s.Postings(h.context(), f, func(p *ledger.Posting) error {
+		list = append(list, p.Seq)
 		return nil
 	}))
 
@@ -102,16 +117,130 @@ func handsOutPostings(h *harness) {
 	h.same("from", h.postings(s, at(4).Add(time.Minute), time.Time{}), b.Ledger.Postings[3:])
 
 	enough := errors.New("enough")
-	if err := s.Postings(
-		h.context(),
-		time.Time{},
-		time.Time{},
-		func(*ledger.Posting) error { return enough },
-	); !errors.Is(err, enough) {
+	stop := func(*ledger.Posting) error { return enough }
+	if err := s.Postings(h.context(), store.PostingFilter{}, stop); !errors.Is(err, enough) {
 		h.Errorf("error = %v, want the caller's", err)
 	}
 
-	h.same("last", h.load(s, time.Time{}).Ledger.LastPosting, uint64(5))
+	// One of many hours, as after a time without a server, overlaps a period long before its end.
+	long := samplePosting(6)
+	long.From, long.To = at(3), at(30)
+	h.must(s.Commit(h.context(), &yardmaster.Batch{Ledger: ledger.Changes{Postings: []ledger.Posting{long}}}))
+	h.same("a long one", h.seqs(s, store.PostingFilter{From: at(4).Add(time.Minute), To: at(5)}), []uint64{4, 6})
+	h.same("before the long one", h.seqs(s, store.PostingFilter{From: at(2).Add(time.Minute), To: at(3)}), []uint64{2})
+	h.same("up to a number", h.seqs(s, store.PostingFilter{From: at(4).Add(time.Minute), Last: 4}), []uint64{4})
+
+	h.same("last", h.load(s, time.Time{}).Ledger.LastPosting, uint64(6))
+}
+
+func findsPostingsOfPayers(h *harness) {
+	hour := func(n uint64, node id.Node, hours int, owner id.User) ledger.Posting {
+		p := samplePosting(n)
+		p.Node, p.Owner, p.Project, p.Job = node, owner, "", ""
+		p.From = dayOne.Truncate(time.Hour).Add(time.Duration(hours) * time.Hour)
+		p.To = p.From.Add(time.Hour)
+
+		return p
+	}
+
+	b := yardmaster.Batch{Ledger: ledger.Changes{Postings: []ledger.Posting{
+		hour(1, "gpu-1", 1, "ada"), hour(2, "gpu-1", 1, ""), hour(3, "gpu-2", 1, "bob"),
+		hour(4, "gpu-1", 2, "ada"), hour(5, "gpu-1", 2, "bob"), hour(6, "gpu-2", 2, "bob"),
+	}}}
+	b.Ledger.Postings[3].Project, b.Ledger.Postings[4].Job = "vision", "j7"
+	s := h.with(&b)
+
+	from := dayOne.Truncate(time.Hour).Add(90 * time.Minute)
+	cuts := func(p *ledger.Posting) bool { return p.From.Before(from) }
+	ada, bob := []id.User{"ada"}, []id.User{"bob"}
+
+	for name, tc := range map[string]struct {
+		filter store.PostingFilter
+		want   []uint64
+	}{
+		"an owner":                     {store.PostingFilter{Owners: ada}, []uint64{1, 4}},
+		"two owners":                   {store.PostingFilter{Owners: []id.User{"ada", "bob"}}, []uint64{1, 3, 4, 5, 6}},
+		"a project":                    {store.PostingFilter{Projects: []id.Project{"vision"}}, []uint64{4}},
+		"a job":                        {store.PostingFilter{Jobs: []id.Job{"j7"}}, []uint64{5}},
+		"a job of another owner":       {store.PostingFilter{Jobs: []id.Job{"j7"}, Owners: ada}, nil},
+		"an owner in a period":         {store.PostingFilter{Owners: bob, From: from.Add(time.Hour)}, []uint64{5, 6}},
+		"an owner whose hours are cut": {store.PostingFilter{Owners: ada, From: from, Cuts: cuts}, []uint64{4, 1, 2}},
+		"all, of which some are cut":   {store.PostingFilter{From: from, Cuts: cuts}, []uint64{1, 2, 3, 4, 5, 6}},
+	} {
+		h.same(name, h.seqs(s, tc.filter), tc.want)
+	}
+}
+
+// totalsStandForPostings adds some postings up, and then the others.
+func totalsStandForPostings(h *harness) {
+	var b yardmaster.Batch
+	for n := range uint64(40) {
+		b.Ledger.Postings = append(b.Ledger.Postings, samplePosting(n+1))
+	}
+
+	// Two nodes share their hours, so that their entries are of two postings.
+	for i := range b.Ledger.Postings {
+		p := &b.Ledger.Postings[i]
+		p.From = dayOne.Truncate(time.Hour).Add(time.Duration(i/2) * time.Hour)
+		p.To, p.Node, p.Owner = p.From.Add(time.Hour), "gpu-1", []id.User{"ada", "bob"}[i%2]
+	}
+
+	s := h.with(&b)
+	from, to := dayOne.Add(20*time.Minute), dayOne.Add(15*time.Hour+50*time.Minute)
+
+	check := func(rolled int) {
+		h.Helper()
+
+		n, err := s.RollUp(h.context(), 15)
+		h.must(err)
+		h.same("rolled up", n, rolled)
+
+		for _, keys := range [][]ledger.Key{
+			{ledger.ByResearcher}, {ledger.ByNode}, {ledger.ByProject, ledger.ByHour}, {ledger.ByDay, ledger.ByAccount}, nil,
+		} {
+			q := ledger.Query{From: from, To: to, Group: keys}
+			h.same("sums", h.sum(s, q, q.Totals()), h.sum(s, q, ""))
+
+			all := ledger.Query{Group: keys}
+			h.same("sums of all", h.sum(s, all, all.Totals()), h.sum(s, all, ""))
+		}
+	}
+
+	check(14) // an entry is never parted
+	check(14)
+	check(12)
+	check(0)
+
+	late := samplePosting(41)
+	late.From, late.To = dayOne.Add(time.Hour), dayOne.Add(5*time.Hour)
+	h.must(s.Commit(h.context(), &yardmaster.Batch{Ledger: ledger.Changes{Postings: []ledger.Posting{late}}}))
+	check(1) // it came late, into hours whose totals were there
+
+	err := s.Postings(h.context(), store.PostingFilter{Totals: ledger.NodeTotals, Last: 40},
+		func(*ledger.Posting) error { return nil })
+	if !errors.Is(err, store.ErrLedgerAhead) {
+		h.Errorf("error = %v: the totals have a later posting", err)
+	}
+
+	h.same("last", h.load(s, time.Time{}).Ledger.LastPosting, uint64(41))
+}
+
+// sum answers a query from totals, or from postings ("").
+func (h *harness) sum(s store.Store, q ledger.Query, of ledger.Totals) *ledger.Report {
+	h.Helper()
+	sum, err := ledger.NewSummary(q)
+	h.must(err)
+
+	f := store.PostingFilter{From: q.From, To: q.To, Totals: of, ByHour: slices.Contains(q.Group, ledger.ByHour)}
+	h.must(s.Postings(h.context(), f, func(p *ledger.Posting) error {
+		sum.Add(p)
+		return nil
+	}))
+
+	r, err := sum.Report()
+	h.must(err)
+
+	return r
 }
 
 func closesMeters(h *harness) {
@@ -146,11 +275,26 @@ func forgetsNotices(h *harness) {
 func findsSavings(h *harness) {
 	early, late := full[ledger.Saving](1), full[ledger.Saving](2)
 	early.Seq, early.At, late.Seq, late.At = 1, dayOne, 2, dayOne.Add(time.Hour)
+	early.Owner, late.Owner, late.Project, late.Job = "ada", "bob", "text", "j9"
 	s := h.with(&yardmaster.Batch{Ledger: ledger.Changes{Savings: []ledger.Saving{early, late}}})
-	got, err := s.Savings(h.context(), dayOne.Add(time.Minute), time.Time{})
-	h.must(err)
-	h.same("late", got, []ledger.Saving{late})
-	got, err = s.Savings(h.context(), time.Time{}, dayOne.Add(time.Minute))
-	h.must(err)
-	h.same("early", got, []ledger.Saving{early})
+
+	for name, tc := range map[string]struct {
+		filter store.SavingFilter
+		want   []ledger.Saving
+	}{
+		"all":          {store.SavingFilter{}, []ledger.Saving{early, late}},
+		"late":         {store.SavingFilter{From: dayOne.Add(time.Minute)}, []ledger.Saving{late}},
+		"early":        {store.SavingFilter{To: dayOne.Add(time.Minute)}, []ledger.Saving{early}},
+		"of an owner":  {store.SavingFilter{Owners: []id.User{"ada"}}, []ledger.Saving{early}},
+		"of a project": {store.SavingFilter{Projects: []id.Project{"text"}}, []ledger.Saving{late}},
+		"of a job":     {store.SavingFilter{Jobs: []id.Job{"j9"}, Owners: []id.User{"ada", "bob"}}, []ledger.Saving{late}},
+		"of nobody":    {store.SavingFilter{Owners: []id.User{"eve"}}, nil},
+	} {
+		var got []ledger.Saving
+		h.must(s.Savings(h.context(), tc.filter, func(x *ledger.Saving) error {
+			got = append(got, *x)
+			return nil
+		}))
+		h.same(name, got, tc.want)
+	}
 }
