@@ -199,7 +199,13 @@ func (k *kit) do(m yardmaster.Message) any {
 // channel adds a webhook of ada.
 func (k *kit) channel(name, url string, topics ...tenant.Topic) {
 	k.Helper()
-	c := tenant.Channel{Subject: tenant.Subject{User: "ada"}, Name: name, Kind: tenant.WebhookChannel, Topics: topics}
+	k.channelOf(tenant.Subject{User: "ada"}, name, url, topics...)
+}
+
+// channelOf adds a webhook of a user or project.
+func (k *kit) channelOf(of tenant.Subject, name, url string, topics ...tenant.Topic) {
+	k.Helper()
+	c := tenant.Channel{Subject: of, Name: name, Kind: tenant.WebhookChannel, Topics: topics}
 	if len(topics) == 0 {
 		c.Topics = tenant.Topics()
 	}
