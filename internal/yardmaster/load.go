@@ -35,7 +35,7 @@ func (y *Yard) Load(now time.Time, s State) {
 	}
 
 	y.loadReservations(s.Reservations)
-	y.singleUsers = y.nodes.AnySingle() || y.nodes.AnyReserved()
+	y.countReserved()
 
 	for _, a := range s.Agents {
 		y.nodes.LoadAgent(a)
