@@ -35,13 +35,13 @@ func TestAJobStartsOnTheNodeThatWasProvisionedForIt(t *testing.T) {
 func TestASpotNodeIsReclaimed(t *testing.T) {
 	t.Parallel()
 
-	const gone, boot, work = 35 * time.Minute, 5 * time.Minute, time.Hour
+	const gone, boot, work, backoff = 35 * time.Minute, 5 * time.Minute, time.Hour, 5 * time.Second
 
 	for name, tt := range map[string]struct {
 		notice time.Duration
 		ends   time.Duration
 	}{
-		"without notice": {0, gone + boot + work - 20*time.Minute},
+		"without notice": {0, gone + backoff + boot + work - 20*time.Minute},
 		"after a notice": {2 * time.Minute, gone - 2*time.Minute + boot + work - 28*time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {

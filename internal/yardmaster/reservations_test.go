@@ -157,6 +157,12 @@ func TestLengthsAreComparedFromTwoWeeksBeforeOn(t *testing.T) {
 		By: "alice",
 	}})
 
+	// Another one of the node changes nothing about that.
+	other := y.ok(yardmaster.AddReservation{Reservation: fleet.Reservation{
+		User: "ada", Nodes: []id.Node{"a"}, From: start.Add(time.Hour), Until: start.Add(2 * time.Hour), By: "alice",
+	}}).(fleet.Reservation)
+	y.ok(yardmaster.RemoveReservation{Reservation: other.ID, By: "alice"})
+
 	long := lasting(20 * 24 * time.Hour)
 	first := y.submit("alice", long)
 	y.round()

@@ -236,19 +236,23 @@ func TestADeadlineCountsWhereNoNodeIsOpen(t *testing.T) {
 	cordoned := func(n *fleet.Node) { n.Cordoned = true }
 
 	for name, tc := range map[string]struct {
-		nodes func(*cluster)
-		due   time.Duration
-		want  string
+		nodes  func(*cluster)
+		hourly money.PerHour // of an own node in use
+		due    time.Duration
+		want   string
 	}{
-		"a node that takes no new runs": {func(c *cluster) { c.node("a", "OWN", 1, cordoned) }, 2 * time.Hour, "aws/fast"},
-		"no node":                       {func(*cluster) {}, 2 * time.Hour, "aws/fast"},
-		"a deadline that is far away":   {func(*cluster) {}, 9 * time.Hour, "aws/slow"},
+		"a node that takes no new runs": {func(c *cluster) { c.node("a", "OWN", 1, cordoned) }, 0.25, 2 * time.Hour, "aws/fast"},
+		"one that costs next to nothing": {
+			func(c *cluster) { c.node("a", "OWN", 1, cordoned) }, 0.002, 2 * time.Hour, "aws/slow",
+		},
+		"no node":                     {func(*cluster) {}, 0, 2 * time.Hour, "aws/fast"},
+		"a deadline that is far away": {func(*cluster) {}, 0, 9 * time.Hour, "aws/slow"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			c := newCluster()
-			c.tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{GPU: "OWN", Hourly: []money.PerHour{0, ownHourly}}}}
+			c.tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{GPU: "OWN", Hourly: []money.PerHour{0, tc.hourly}}}}
 			tc.nodes(c)
 			c.wait(want{due: tc.due, spec: one(), speed: job.NewSpeed(4*3600, 0, 0,
 				job.Rate{GPU: "OWN", GPUs: 1, PerSecond: 1}, job.Rate{GPU: "SLOW", GPUs: 1, PerSecond: 1},

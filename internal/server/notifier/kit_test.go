@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"trainyard/internal/job"
 	"trainyard/internal/place/ordered"
 	"trainyard/internal/server/feed"
 	"trainyard/internal/store"
@@ -68,6 +69,15 @@ type faultyStore struct {
 	keep      error
 	drop      error
 	documents int // kept
+	pipelines int // times that the jobs of a file were read
+}
+
+func (s *faultyStore) Pipeline(ctx context.Context, name string) ([]job.Job, error) {
+	s.mu.Lock()
+	s.pipelines++
+	s.mu.Unlock()
+
+	return s.Store.Pipeline(ctx, name)
 }
 
 func (s *faultyStore) set(keep, drop error) {

@@ -159,6 +159,12 @@ func TestTheJobsOfAFileAreReportedTogether(t *testing.T) {
 				k.settle()
 			}
 
+			for path, l := range k.n.lines {
+				if l.waiting != 0 {
+					t.Errorf("%d messages wait for channel %s", l.waiting, path)
+				}
+			}
+
 			for channel, r := range receivers {
 				got := messages(t, r)
 				if len(got) != tt.wants[channel] {
@@ -185,9 +191,12 @@ func TestAMessageAboutASweepNamesWhatFailed(t *testing.T) {
 	for i, j := range jobs {
 		k.clock.advance(time.Second)
 		k.ends(j, []job.State{job.Succeeded, job.Failed}[min(i, 1)])
+		k.settle()
 	}
 
-	k.settle()
+	if k.store.pipelines != 2 {
+		t.Errorf("the jobs were read %d times, want with the first end and with the last", k.store.pipelines)
+	}
 
 	got := messages(t, r)
 	if len(got) != 1 {
