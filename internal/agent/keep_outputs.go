@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -90,18 +91,19 @@ func (o *keptOutputs) describe(k key, stop job.StopMode, report *api.RankReport)
 		return
 	}
 
-	done, problem := keeper.Finished()
+	holdBack(&keeper.Upload, stop, report, "keeping output files", "its output files were not kept")
+}
+
+// holdBack changes the report of a rank that has ended while something of it is uploaded, or could not be: doing and
+// failed say what. A rank that was ordered to end at once is not held back.
+func holdBack(u *checkpoints.Upload, stop job.StopMode, report *api.RankReport, doing, failed string) {
+	done, problem := u.Finished()
 
 	switch {
 	case !done && stop != job.StopKill:
-		words := keeper.Progress()
-		if words == "" {
-			words = "keeping output files"
-		}
-
-		*report = stillRunning(report, words)
+		*report = stillRunning(report, cmp.Or(u.Progress(), doing))
 	case problem != nil && report.Reason == "":
-		report.Reason = clipReason("its output files were not kept: " + problem.Error())
+		report.Reason = clipReason(failed + ": " + problem.Error())
 	}
 }
 

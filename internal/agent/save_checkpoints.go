@@ -153,26 +153,12 @@ func (c *savedCheckpoints) describe(k key, stop job.StopMode, report *api.RankRe
 		report.Reason = restoring.Progress()
 	}
 
-	if s == nil {
-		return
-	}
-
-	done, problem := s.Finished()
-
 	switch {
-	case report.State != job.RunEnded:
-		if report.Reason == "" {
-			report.Reason = s.Progress()
-		}
-	case !done && stop != job.StopKill:
-		words := s.Progress()
-		if words == "" {
-			words = "storing its last checkpoint"
-		}
-
-		*report = stillRunning(report, words)
-	case problem != nil && report.Reason == "":
-		report.Reason = clipReason("its last checkpoint was not stored: " + problem.Error())
+	case s == nil:
+	case report.State == job.RunEnded:
+		holdBack(&s.Upload, stop, report, "storing its last checkpoint", "its last checkpoint was not stored")
+	case report.Reason == "":
+		report.Reason = s.Progress()
 	}
 }
 

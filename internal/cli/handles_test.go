@@ -271,3 +271,43 @@ func TestRerunSaysThatFilesAreGone(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, p.stderr)
 	}
 }
+
+// One job that cannot be cancelled does not keep the others from it, unless the server is in trouble; and one that has
+// not ended, whatever else speaks against it, is an error.
+func TestCancelGoesOnAfterARefusal(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	denied := api.Problem{Detail: "permission denied", Kind: "denied", Code: "not_allowed"}
+	y.refuse("POST /api/v1/jobs/j1/cancel", http.StatusForbidden, denied)
+	y.answer("POST /api/v1/jobs/j2/cancel", api.Job{ID: "j2", State: job.Cancelled, Status: job.StatusCancelled})
+	y.refuse("POST /api/v1/jobs/j3/cancel", http.StatusConflict,
+		api.Problem{Detail: "job j3 is being moved", Kind: "conflict", Code: "job_state"})
+	y.answer("GET /api/v1/jobs/j3", api.JobDetail{Job: api.Job{ID: "j3", State: job.Running, Status: job.StatusRunning}})
+	y.refuse("POST /api/v1/jobs/j4/cancel", http.StatusServiceUnavailable,
+		api.Problem{Detail: "the store does not answer", Kind: "unavailable", Code: "store"})
+	y.answer("POST /api/v1/jobs/j5/cancel", api.Job{ID: "j5", State: job.Cancelled, Status: job.StatusCancelled})
+
+	p := newPerson(t).at(t, y)
+	if code := p.types(t.Context(), "cancel", "j1", "j2", "j3"); code == exit.OK {
+		t.Error("exit code 0")
+	}
+
+	if got, want := p.stdout.String(), "j2 CANCELLED\n"; got != want {
+		t.Errorf("stdout %q, want %q", got, want)
+	}
+
+	for _, want := range []string{"cancel j1: permission denied", "cancel j3: job j3 is being moved"} {
+		if !strings.Contains(p.stderr.String(), want) {
+			t.Errorf("%q is not in\n%s", want, p.stderr)
+		}
+	}
+
+	p = newPerson(t).at(t, y)
+	if code := p.types(t.Context(), "cancel", "j4", "j5"); code == exit.OK {
+		t.Error("exit code 0 without a store")
+	}
+
+	if slices.ContainsFunc(y.called(), func(c string) bool { return strings.Contains(c, "/j5/") }) {
+		t.Error("the next job was tried although the server is in trouble")
+	}
+}

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"trainyard/internal/id"
+	"trainyard/internal/job"
 )
 
 // Isolation is what separates the jobs of different users on a node.
@@ -52,6 +53,12 @@ func (r *Room) DedicatedToOther(owner id.User) bool {
 	}
 
 	return false
+}
+
+// ClosesBefore reports whether the node is reserved for another user before a run of a length would have ended.
+func (r *Room) ClosesBefore(length job.Duration, owner id.User) bool {
+	u := r.Node.Upcoming
+	return u != nil && u.Reservation.User != owner && length > u.Longest
 }
 
 // ReservedForOther reports whether the node is reserved for another user.

@@ -37,12 +37,17 @@ type Need struct {
 	Image Image `json:",omitzero"`
 	// Owner keeps the job off nodes that are dedicated to another user; "" if the yard has no node for one user at a time.
 	Owner id.User `json:",omitempty"`
+	// Length keeps the job off nodes that are reserved for another user before it would have ended, as RunLength rounds
+	// it; 0 if no reservation begins soon, or if it may begin earlier: how long the job runs is unknown, or it resumes.
+	Length job.Duration `json:",omitempty"`
 }
 
 // SameResources reports whether another need asks for the same of a node that is provisioned for it. Such a node is
 // empty, so whose the job is makes no difference.
 func (n Need) SameResources(o Need) bool {
 	n.Owner, o.Owner = "", ""
+	n.Length, o.Length = 0, 0
+
 	return n == o
 }
 
@@ -230,7 +235,7 @@ func (m *Matcher) barred(r *Room) bool {
 		return true
 	}
 
-	if m.Need.Owner != "" && r.DedicatedToOther(m.Need.Owner) {
+	if o := m.Need.Owner; o != "" && (r.DedicatedToOther(o) || r.ClosesBefore(m.Need.Length, o)) {
 		return true
 	}
 	if m.Need.Shared != "" && !r.Node.Inventory.Sees(m.Need.Shared) {

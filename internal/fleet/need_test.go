@@ -2,6 +2,9 @@ package fleet_test
 
 import (
 	"testing"
+	"time"
+
+	"pgregory.net/rapid"
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
@@ -48,4 +51,37 @@ func TestNodesAreAllowedByName(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestRunsEndBeforeAReservation: lengths are rounded up, and by little; what is left before a reservation is compared
+// with them exactly.
+func TestRunsEndBeforeAReservation(t *testing.T) {
+	t.Parallel()
+
+	now := time.Date(2026, 11, 16, 9, 0, 0, 0, time.UTC)
+
+	rapid.Check(t, func(t *rapid.T) {
+		length := time.Duration(rapid.Int64Range(0, int64(60*24*time.Hour)).Draw(t, "length"))
+		rounded := time.Duration(fleet.RunLength(length))
+
+		if over := rounded - length; over < 0 || over > length/8+2*time.Minute {
+			t.Fatalf("%s is rounded to %s", length, rounded)
+		}
+
+		left := time.Duration(rapid.Int64Range(0, int64(60*24*time.Hour)).Draw(t, "left"))
+		r := &fleet.Reservation{User: "ada", From: now.Add(left)}
+		room := fleet.Room{Node: &fleet.Node{Upcoming: fleet.UpcomingAt(r, now)}}
+
+		if got, want := room.ClosesBefore(job.Duration(rounded), "bob"), rounded > left; got != want {
+			t.Fatalf("a run of %s is refused %s before a reservation: %v, want %v", rounded, left, got, want)
+		}
+
+		if room.ClosesBefore(job.Duration(rounded), "ada") {
+			t.Fatal("a run of the user is refused")
+		}
+
+		if until := room.Node.Upcoming.Until(); until.Before(now) || until.After(r.From) {
+			t.Fatalf("this holds until %s", until)
+		}
+	})
 }

@@ -120,6 +120,9 @@ type Node struct {
 	// Reserved keeps the jobs of others than its user off the node; nil if it is not reserved now. It is stored on
 	// its own.
 	Reserved *Reservation `json:",omitempty"`
+	// Upcoming keeps runs of others off the node that would not end before its next reservation begins; nil if none
+	// begins soon.
+	Upcoming *Upcoming `json:",omitempty"`
 }
 
 // GPUSize returns the memory of the node's GPUs, of the first if they differ, and 0 if it has none.

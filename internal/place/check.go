@@ -289,8 +289,8 @@ func (c *checker) start(s *Start) error {
 		if tenant := c.tenants[at]; tenant != "" && tenant != s.Item.User {
 			return dedicated(s.Item.Job, allocation.Node, tenant)
 		}
-		if room.ReservedForOther(s.Item.User) {
-			return refuse(s.Item.Job, "node %s is %s", allocation.Node, room.Node.Reserved.Words())
+		if by, words := reservationOf(&room, s.Item.User, need.Length); by != nil {
+			return refuse(s.Item.Job, "node %s is %s", allocation.Node, words)
 		}
 		if room.DedicatedToOther(s.Item.User) {
 			return refuse(s.Item.Job, "node %s runs jobs of one user at a time and has one of %s",

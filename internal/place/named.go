@@ -7,6 +7,8 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
 )
 
 // unnamed returns a need without what the job file says about nodes by their names.
@@ -122,16 +124,16 @@ func reservedForUsers(v *View, need fleet.Need) (Why, bool) {
 
 	for i := range v.Rooms {
 		r := &v.Rooms[i]
-		if !r.ReservedForOther(need.Owner) || !m.Eligible(r) {
+		by, words := reservationOf(r, need.Owner, need.Length)
+		if by == nil || !m.Eligible(r) {
 			continue
 		}
 
-		until := r.Node.Reserved.Until
-		if w.NotBefore.IsZero() || until.Before(w.NotBefore) {
-			w.NotBefore = until
+		if w.NotBefore.IsZero() || by.Until.Before(w.NotBefore) {
+			w.NotBefore = by.Until
 		}
 
-		parts = append(parts, fmt.Sprintf("%s is %s", r.Node.ID, r.Node.Reserved.Words()))
+		parts = append(parts, fmt.Sprintf("%s is %s", r.Node.ID, words))
 	}
 
 	if len(parts) == 0 {
@@ -142,4 +144,20 @@ func reservedForUsers(v *View, need fleet.Need) (Why, bool) {
 	w.Remedies = []Remedy{remedy("ask an operator to end the reservation: trainyard reservations")}
 
 	return w, true
+}
+
+// reservationOf returns the reservation for another user that keeps a job off a node, and says so as a clause; nil if
+// none does.
+func reservationOf(r *fleet.Room, owner id.User, length job.Duration) (*fleet.Reservation, string) {
+	switch {
+	case r.ReservedForOther(owner):
+		return r.Node.Reserved, r.Node.Reserved.Words()
+	case r.ClosesBefore(length, owner):
+		by := r.Node.Upcoming.Reservation
+
+		return by, fmt.Sprintf("%s, from %s on, before the job would have ended",
+			by.Words(), by.From.UTC().Format("2006-01-02 15:04 UTC"))
+	}
+
+	return nil, ""
 }

@@ -414,8 +414,8 @@ func dedicatedRoom(v *View, need fleet.Need) string {
 	for i := range v.Rooms {
 		r := &v.Rooms[i]
 		_, ok := m.Fits(r)
-		if ok && r.ReservedForOther(owner) {
-			return fmt.Sprintf("; %s has room, but is %s", r.Node.ID, r.Node.Reserved.Words())
+		if by, words := reservationOf(r, owner, need.Length); ok && by != nil {
+			return fmt.Sprintf("; %s has room, but is %s", r.Node.ID, words)
 		}
 		if ok && r.DedicatedToOther(owner) {
 			return fmt.Sprintf("; %s has room, but does not isolate users and is dedicated to %s until it is empty",

@@ -37,6 +37,13 @@ func TestExplain(t *testing.T) {
 		return n
 	}
 
+	long := func(owner id.User, d time.Duration) fleet.Need {
+		n := of(owner, need(1, nil))
+		n.Length = job.Duration(d)
+
+		return n
+	}
+
 	gang := func(n int) func(*job.Spec) {
 		return func(s *job.Spec) { s.Resources.Nodes = job.Range{Min: n, Max: n} }
 	}
@@ -145,6 +152,30 @@ func TestExplain(t *testing.T) {
 			want: place.Why{Blocker: place.BlockReserved, Sentence: "a is reserved for eve until 2027-01-02 15:00 UTC",
 				NotBefore: time.Date(2027, 1, 2, 15, 0, 0, 0, time.UTC),
 				Remedies:  texts("ask an operator to end the reservation: trainyard reservations")},
+		},
+		"reserved for other users, one of them soon": {
+			yard: func(y yard) {
+				at := func(hour int) time.Time { return time.Date(2027, 1, 2, hour, 0, 0, 0, time.UTC) }
+				y.node("a", 4, func(n *fleet.Node) { n.Reserved = &fleet.Reservation{User: "eve", Until: at(15)} })
+				y.node("b", 4, func(n *fleet.Node) {
+					n.Upcoming = &fleet.Upcoming{
+						Reservation: &fleet.Reservation{User: "eve", From: at(12), Until: at(14)}, Longest: job.Duration(time.Hour),
+					}
+				})
+				y.node("c", 0, func(n *fleet.Node) { n.Reserved = &fleet.Reservation{User: "eve", Until: at(13)} })
+			}, need: long("ada", 2*time.Hour),
+			want: place.Why{Blocker: place.BlockReserved, Sentence: "a is reserved for eve until 2027-01-02 15:00 UTC and " +
+				"b is reserved for eve until 2027-01-02 14:00 UTC, from 2027-01-02 12:00 UTC on, before the job would have ended",
+				NotBefore: time.Date(2027, 1, 2, 14, 0, 0, 0, time.UTC),
+				Remedies:  texts("ask an operator to end the reservation: trainyard reservations")},
+		},
+		"reserved soon, for longer than it takes": {
+			yard: func(y yard) {
+				y.node("a", 4, func(n *fleet.Node) {
+					n.Upcoming = &fleet.Upcoming{Reservation: &fleet.Reservation{User: "eve"}, Longest: job.Duration(time.Hour)}
+				})
+			}, need: long("ada", time.Hour), due: true,
+			want: place.Why{Blocker: place.BlockNone, Sentence: "a has room; considered in the next scheduling round"},
 		},
 		"reserved for its owner": {
 			yard: func(y yard) {

@@ -52,7 +52,7 @@ type defrag struct {
 	homeward
 	item    *queue.Item         // for which room is made
 	shape   *timeline.Shape     // of it
-	movable map[id.Node][]*away // jobs that could move, by their only node
+	movable map[id.Node][]*away // jobs that could move, by each of their nodes
 }
 
 // emptying is a way to make room on one node: the jobs that leave it.
@@ -177,19 +177,15 @@ func (d *defrag) scattered() bool {
 	return free >= d.item.Shape.Need.Nodes*d.item.Shape.Need.GPUs
 }
 
-// findMovable finds the jobs on one node of the yard each that could move, and reports whether there are any.
+// findMovable finds the jobs on nodes of the yard that could move, and reports whether there are any. A job on several
+// nodes moves as a whole, even if room is needed on one of them alone.
 func (d *defrag) findMovable() bool {
 	d.movable = map[id.Node][]*away{}
 	v := d.view
 
 	for _, r := range v.Running {
-		if len(r.Allocations) != 1 || r.Allocations[0].GPUs == 0 || !d.policy.movable(r) || d.planned(r) ||
+		if !d.policy.movable(r) || d.planned(r) || !d.atHome(r) ||
 			slices.ContainsFunc(v.Leases, r.Awaits) { // it is about to move to a faster node
-			continue
-		}
-
-		n := d.node(r.Allocations[0].Node)
-		if n == nil || !isHome(n.Class) {
 			continue
 		}
 
@@ -198,12 +194,37 @@ func (d *defrag) findMovable() bool {
 			continue
 		}
 
-		if l, known := leftOf(v.Now, r); known {
-			d.movable[n.ID] = append(d.movable[n.ID], &away{run: r, left: l})
+		l, known := leftOf(v.Now, r)
+		if !known {
+			continue
+		}
+
+		a := &away{run: r, left: l}
+		for _, held := range r.Allocations {
+			d.movable[held.Node] = append(d.movable[held.Node], a)
 		}
 	}
 
 	return len(d.movable) > 0
+}
+
+// atHome reports whether all nodes of a job are paid for anyway, and it has equally many GPUs on each.
+func (d *defrag) atHome(r *place.Running) bool {
+	return gpusOf(r) > 0 && !slices.ContainsFunc(r.Allocations, func(a place.Allocation) bool {
+		n := d.node(a.Node)
+		return n == nil || !isHome(n.Class) || bits.OnesCount64(a.GPUs) != gpusOf(r)
+	})
+}
+
+// on returns the GPUs of a node that a job has.
+func (a *away) on(n id.Node) uint64 {
+	for _, held := range a.run.Allocations {
+		if held.Node == n {
+			return held.GPUs
+		}
+	}
+
+	return 0
 }
 
 // cheapest returns the moves that make room at the least cost, and whether there are any.
@@ -242,9 +263,10 @@ func (d *defrag) begin(leaving []*away) {
 	})
 
 	for _, a := range leaving {
-		held := a.run.Allocations[0]
-		if at, ok := t.Find(held.Node); ok {
-			t.Vacate(at, a.run.Job, held.GPUs, &a.run.Shape.Need)
+		for _, held := range a.run.Allocations {
+			if at, ok := t.Find(held.Node); ok {
+				t.Vacate(at, a.run.Job, held.GPUs, &a.run.Shape.Need)
+			}
 		}
 	}
 
@@ -323,7 +345,7 @@ func (d *defrag) waysOn(at int32) []emptying {
 			}
 
 			need := &a.run.Shape.Need
-			without.Free |= a.run.Allocations[0].GPUs & room.Sound
+			without.Free |= a.on(node.ID) & room.Sound
 			without.CPUs += need.CPUs
 			without.Memory += need.Memory
 			e.moves = append(e.moves, a)
@@ -376,8 +398,14 @@ func (d *defrag) search(pool *timeline.Pool, ways map[id.Node][]emptying) (solut
 // try makes room on some nodes. If that fails, it returns on which of them.
 func (d *defrag) try(pool *timeline.Pool, list []emptying) (s solution, failed id.Node) {
 	var leaving []*away
+	leaves := map[*away]id.Node{} // the first of these nodes that each leaves
 	for i := range list {
-		leaving = append(leaving, list[i].moves...)
+		for _, a := range list[i].moves {
+			if _, known := leaves[a]; !known {
+				leaves[a] = list[i].node
+				leaving = append(leaving, a)
+			}
+		}
 	}
 
 	d.begin(leaving)
@@ -401,7 +429,7 @@ func (d *defrag) try(pool *timeline.Pool, list []emptying) (s solution, failed i
 	for _, a := range leaving {
 		m, cost, ok := d.elsewhere(a)
 		if !ok {
-			return s, a.run.Allocations[0].Node
+			return s, leaves[a]
 		}
 
 		for i, at := range m.rooms {

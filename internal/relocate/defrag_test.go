@@ -276,6 +276,63 @@ func TestRoomIsMadeForAGang(t *testing.T) {
 	}
 }
 
+// TestAGangMovesToMakeRoom: it is on two nodes, of which one is needed by a job that fits nowhere else. It moves as a
+// whole, once, also if both of its nodes are needed.
+func TestAGangMovesToMakeRoom(t *testing.T) {
+	t.Parallel()
+
+	for name, tc := range map[string]struct {
+		nodes int // that the queued job needs
+		free  int // GPUs of the nodes to which the gang could move
+		moves bool
+	}{
+		"from one node":                {1, 1, true},
+		"from both":                    {2, 1, true},
+		"with nowhere to go from one":  {1, 0, false},
+		"with nowhere to go from both": {2, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := newYard()
+
+			for _, n := range []id.Node{"a", "b", "c", "d"} {
+				y.Box(string(n), 4)
+			}
+
+			gang := placetest.Lasting(6*hour, 1)
+			gang.Spec.Nodes = job.Range{Min: 2, Max: 2}
+			moved := y.begin(gang, "a", "b")
+
+			for _, n := range []id.Node{"c", "d"} {
+				y.begin(placetest.Job{Lasts: 9 * hour, Spec: placetest.GPUs(4 - tc.free), Stuck: true}, n)
+			}
+
+			wide := placetest.Lasting(2*hour, 4)
+			wide.Spec.Nodes = job.Range{Min: tc.nodes, Max: tc.nodes}
+			w := y.Add(wide)
+
+			plan := y.plan(t)
+			if !tc.moves {
+				if len(plan.Stops) > 0 {
+					t.Fatalf("%v move: %+v", placetest.StoppedBy(plan), plan.Starts)
+				}
+
+				return
+			}
+
+			if got := placetest.StoppedBy(plan); !slices.Equal(got, []id.Job{moved.Job}) {
+				t.Fatalf("%v move, want %s", got, moved.Job)
+			}
+
+			where, to := placetest.Where(plan, w.Job), placetest.Where(plan, moved.Job)
+			if len(where) != tc.nodes || len(to) != 2 ||
+				slices.ContainsFunc(to, func(n id.Node) bool { return slices.Contains(where, n) }) {
+				t.Errorf("the job starts on %v, and the gang moves to %v", where, to)
+			}
+		})
+	}
+}
+
 // TestJobsMoveOnlyWhereTheyFit: if the cheapest way fails because the jobs that leave fit nowhere, the next is taken.
 func TestJobsMoveOnlyWhereTheyFit(t *testing.T) {
 	t.Parallel()

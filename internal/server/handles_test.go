@@ -96,6 +96,12 @@ func TestJobsAreFoundByTheirNames(t *testing.T) {
 
 	_, err = ada.Job(t.Context(), "Not A Name")
 	wantFault(t, err, fault.NotFound, "job_not_found")
+
+	for range 11 {
+		y.submit(bob, "name: many"+big)
+	}
+
+	check(bob, "many", "j8 (bob, PENDING), and more") // of the newest ten
 }
 
 // Newcomer 22: --state takes every word that STATUS shows; and jobs are counted by it.

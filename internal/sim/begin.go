@@ -75,7 +75,8 @@ func ordersOf(run *job.Run) []yardmaster.Order {
 		orders = append(
 			orders,
 			yardmaster.Order{Run: run.ID, Job: run.Job, Epoch: run.Epoch, Rank: i, Node: k.Node, Stop: run.Stop,
-				Launch: job.Launch{GPUs: k.GPUs, CPUs: k.CPUs, Memory: k.Memory, Nodes: make([]string, len(run.Ranks))}},
+				Suspend: job.SuspendOrder{Number: k.Suspension.Number},
+				Launch:  job.Launch{GPUs: k.GPUs, CPUs: k.CPUs, Memory: k.Memory, Nodes: make([]string, len(run.Ranks))}},
 		)
 	}
 
@@ -109,10 +110,14 @@ func (s *simulation) resumeRuns(state *yardmaster.State) {
 		s.runs[run.ID] = m
 		s.occupy(m)
 
-		if run.Started.IsZero() {
+		switch {
+		case run.Started.IsZero():
 			s.start(m)
-		} else {
-			s.resume(m, run.Started.Sub(s.epoch))
+		case run.Suspended():
+			s.resumeSuspended(m, run)
+		default:
+			s.resume(m, run.Started.Sub(s.epoch), s.now)
+			s.schedule(m)
 		}
 
 		if run.Stop != job.StopNone {
@@ -144,8 +149,8 @@ func (s *simulation) hold(m *model, rank int) {
 	s.tally.use(s.now, more)
 }
 
-// resume takes up a run that began before the simulation.
-func (s *simulation) resume(m *model, began time.Duration) {
+// resume takes up a run that began before the simulation and worked until a time.
+func (s *simulation) resume(m *model, began, until time.Duration) {
 	m.runs = true
 	m.startedAt = began
 	m.since = began
@@ -157,6 +162,19 @@ func (s *simulation) resume(m *model, began time.Duration) {
 
 	m.pace = s.paceOf(m)
 	m.life.last = m
-	m.advance(s)
-	s.schedule(m)
+	m.advanceTo(until)
+}
+
+// resumeSuspended takes up a run that was suspended in place before the simulation: others have its GPU, and it works
+// again when it is told to.
+func (s *simulation) resumeSuspended(m *model, run *job.Run) {
+	k := &run.Ranks[0]
+	since := k.Suspended.Sub(s.epoch)
+	s.resume(m, run.WorkingSince().Sub(s.epoch), since)
+	m.startedAt = run.Started.Sub(s.epoch)
+
+	s.vacate(m, 0)
+	m.loan = loan{
+		order: k.Suspension.Number, still: true, since: since, lent: true, from: since, total: time.Duration(k.Lent),
+	}
 }

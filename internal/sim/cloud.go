@@ -17,8 +17,13 @@ import (
 type Cloud struct {
 	Offers   []fleet.Offer
 	Refusals []Refusal
-	// Reclaims are the times at which it reclaims the oldest spot node.
-	Reclaims []time.Duration
+	Reclaims []Reclaim
+}
+
+// Reclaim is a spot node that the provider reclaims: the oldest of those of which it has not given notice before.
+type Reclaim struct {
+	At     time.Duration // when the machine is gone
+	Notice time.Duration // how long before it says so; 0 if it does not
 }
 
 // Refusal is a stretch of time in which an offer cannot be had.
@@ -131,13 +136,13 @@ func (s *simulation) release(l *fleet.Lease) {
 	s.at(s.now, func(s *simulation) { s.step(yardmaster.MachineGone{Lease: name}) })
 }
 
-// reclaimSpot lets the provider reclaim the oldest active spot machine.
-func (s *simulation) reclaimSpot() {
+// reclaimSpot lets the provider reclaim the oldest active spot machine, after a notice if it gives one.
+func (s *simulation) reclaimSpot(r Reclaim) {
 	oldest := uint64(math.MaxUint64)
 	var found *host
 	for name, h := range s.machines {
 		l := s.yard.Lease(name)
-		if n, _ := name.Number(); l != nil && l.Offer.Spot && l.State == fleet.LeaseActive && n < oldest {
+		if n, _ := name.Number(); l != nil && l.Offer.Spot && l.State == fleet.LeaseActive && n < oldest && !h.noticed {
 			oldest, found = n, h
 		}
 	}
@@ -147,6 +152,25 @@ func (s *simulation) reclaimSpot() {
 	}
 
 	lease := id.NewLease(oldest)
+	left := r.At - s.now
+	if left <= 0 {
+		s.loseSpot(lease, found)
+		return
+	}
+
+	found.noticed = true
+	notice := found.report(nil)
+	notice.Reclaim = &left
+	s.step(notice)
+	s.at(r.At, func(s *simulation) { s.loseSpot(lease, found) })
+}
+
+// loseSpot takes a spot machine away, unless it was released before.
+func (s *simulation) loseSpot(lease id.Lease, found *host) {
+	if s.machines[lease] != found {
+		return
+	}
+
 	delete(s.machines, lease)
 	for _, m := range slices.Clone(found.runs) {
 		if !m.halted {

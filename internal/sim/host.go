@@ -11,10 +11,11 @@ import (
 
 // host is a modelled node.
 type host struct {
-	node  fleet.Node
-	dead  bool
-	runs  []*model // on it, by start
-	meter meter
+	node    fleet.Node
+	dead    bool
+	noticed bool     // its provider has given notice that it reclaims it
+	runs    []*model // on it, by start
+	meter   meter
 }
 
 func (s *simulation) addHost(n fleet.Node) {

@@ -336,15 +336,17 @@ func (s *simulation) scheduleAt(m *model, at time.Duration, turn func(*model)) {
 }
 
 // advance credits the work done since the last time.
-func (m *model) advance(s *simulation) {
+func (m *model) advance(s *simulation) { m.advanceTo(s.now) }
+
+func (m *model) advanceTo(now time.Duration) {
 	from := max(m.since, m.works)
-	if !m.runs || m.halted || m.loan.still || s.now <= from {
+	if !m.runs || m.halted || m.loan.still || now <= from {
 		return
 	}
 
-	passed := s.now - from
+	passed := now - from
 
-	m.since = s.now
+	m.since = now
 	if m.life.job.Duration > 0 {
 		m.ran += m.progress(passed)
 		return

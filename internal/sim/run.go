@@ -126,8 +126,8 @@ func newSimulation(cfg Config) (*simulation, error) {
 	if cfg.Cloud != nil {
 		yc.Offers = cfg.Cloud.Offers
 
-		for _, at := range cfg.Cloud.Reclaims {
-			s.at(at, (*simulation).reclaimSpot)
+		for _, r := range cfg.Cloud.Reclaims {
+			s.at(max(r.At-r.Notice, 0), func(s *simulation) { s.reclaimSpot(r) })
 		}
 	}
 

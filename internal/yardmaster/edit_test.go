@@ -171,3 +171,74 @@ func TestHeldAndPausedJobsAreEdited(t *testing.T) {
 		t.Errorf("orders %+v, want both, the one with the higher priority first", b.Orders)
 	}
 }
+
+// TestAnEditKeepsTheRest: what the job needs, and its time in the queue.
+func TestAnEditKeepsTheRest(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	first := y.submit("alice", plain(1))
+	second := y.submit("alice", plain(1))
+	third, err := y.follow("", yardmaster.Needed{Job: first, State: job.Pending})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	y.now = y.now.Add(time.Hour)
+
+	if _, err := y.edit(first, "alice", "expect=2h"); err != nil {
+		t.Fatal(err)
+	}
+
+	changed, err := y.edit(third, "alice", "expect=2h")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if !slices.Equal(changed.Spec.Needs, []string{"prep@last"}) || !slices.Equal(changed.Needs, []id.Job{first}) {
+		t.Errorf("after the edit it needs %v, %v", changed.Spec.Needs, changed.Needs)
+	}
+
+	items := y.View(y.now).Queue.Items()
+	if len(items) != 2 || items[0].Job != first || !items[0].Since.Equal(items[1].Since) || items[1].Job != second {
+		t.Errorf("queued are %+v, want %s first, since its submission", items, first)
+	}
+}
+
+// TestAnEditedDeadlineIsPlannedFor, and one that has passed does not keep its job from other changes.
+func TestAnEditedDeadlineIsPlannedFor(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	j := y.submit("alice", plain(1))
+
+	if _, err := y.edit(j, "alice", "deadline=2026-11-15T12:00:00Z", "late_cost=$36"); err != nil {
+		t.Fatal(err)
+	}
+
+	due := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
+	if o := y.View(y.now).Queue.Items()[0].Outlook; !o.Deadline.Equal(due) || o.LateCost.PerHour() != 36 {
+		t.Errorf("plans know the deadline %s and $%g an hour", o.Deadline, o.LateCost.PerHour())
+	}
+
+	y.now = due.Add(time.Hour)
+
+	if _, err := y.edit(j, "alice", "priority=3"); err != nil {
+		t.Errorf("after its deadline: %v", err)
+	}
+}
+
+// TestAnEditIsNotOneMoreJob: a user may have two jobs.
+func TestAnEditIsNotOneMoreJob(t *testing.T) {
+	t.Parallel()
+	cfg := yardmaster.Defaults(ordered.FIFO{})
+	cfg.MaxJobs = 2
+	y := newYardOf(t, cfg)
+	first := y.submit("alice", plain(1))
+
+	for _, set := range []string{"priority=1", "priority=2", "expect=1h"} {
+		if _, err := y.edit(first, "alice", set); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	y.submit("alice", plain(1))
+}

@@ -174,6 +174,41 @@ func TestTheTimeOfALoanIsNotRunTime(t *testing.T) {
 	}
 }
 
+// TestProgressStandsStillDuringALoan: j1 has done 100 units when it is suspended, and goes on from there.
+func TestProgressStandsStillDuringALoan(t *testing.T) {
+	t.Parallel()
+
+	for name, happens := range map[string]func(y *lender){
+		"":                              func(*lender) {},
+		"after a restart of the server": func(y *lender) { y.restart() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := newLender(t, brief(), func(*fleet.Inventory) {})
+			wantDone := func(want float64) {
+				t.Helper()
+				if p := y.JobStatuses([]id.Job{"j1"})[0].Progress; p == nil || p.Done < want-5 || p.Done > want+5 {
+					t.Errorf("progress of j1 is %+v, want %g units", p, want)
+				}
+			}
+
+			y.suspended()
+			wantDone(100)
+			y.runs("j2.1")
+			y.commit()
+			happens(y)
+			y.lasts(10 * time.Minute)
+			wantDone(100)
+
+			y.finishes("j2.1")
+			y.says(job.Suspension{Number: 2})
+			wantDone(100)
+			y.lasts(50 * time.Second)
+			wantDone(150)
+		})
+	}
+}
+
 // TestASuspensionIsCountedOnce: an agent reports again and again that it has suspended a program, and that more of its
 // memory was moved.
 func TestASuspensionIsCountedOnce(t *testing.T) {

@@ -35,7 +35,7 @@ func (y *Yard) Load(now time.Time, s State) {
 	}
 
 	y.loadReservations(s.Reservations)
-	y.singleUsers = y.nodes.AnySingle() || y.nodes.AnyReserved()
+	y.countReserved()
 
 	for _, a := range s.Agents {
 		y.nodes.LoadAgent(a)
@@ -88,9 +88,7 @@ func (y *Yard) Load(now time.Time, s State) {
 	y.loadSchedules(s.Schedules)
 	y.loadDemand(s.Leases)
 
-	for _, n := range s.Nodes {
-		y.checkIdle(n.ID)
-	}
+	y.loadIdle(&s)
 
 	y.projectBudgets()
 	y.watchQuotas()
@@ -101,6 +99,28 @@ func (y *Yard) Load(now time.Time, s State) {
 
 	y.planDue = true
 }
+
+// loadIdle restores since when nothing runs on the nodes. Those that are kept for a while are looked at when the first
+// plan has been made, which may use them.
+func (y *Yard) loadIdle(s *State) {
+	for i := range s.Nodes {
+		n, ok := y.nodes.Get(s.Nodes[i].ID)
+		if !ok || len(n.Runs) > 0 {
+			continue
+		}
+
+		if since, known := s.IdleSince[n.ID]; known && since.Before(n.Idle) {
+			n.Idle = since
+		}
+
+		if n.Lease != "" {
+			y.recheckIdle(n, y.now.Add(idleGrace))
+		}
+	}
+}
+
+// idleGrace is how long after a start of the server nodes are not released that have been idle for long.
+const idleGrace = time.Minute
 
 // loadQuotas restores the quotas, what was used of them and what people were notified of.
 func (y *Yard) loadQuotas(s *State) error {

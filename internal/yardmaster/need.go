@@ -20,6 +20,10 @@ func (y *Yard) need(r *jobRecord) fleet.Need {
 		n.Owner = r.Owner
 	}
 
+	if y.reservedSoon && !r.outlook.Resumes {
+		n.Length = fleet.RunLength(r.outlook.Duration(r.Spec, n.GPUs*n.Nodes, n.Nodes))
+	}
+
 	if n.Snapshot {
 		n.Image = y.imageFor(r, n)
 	}
@@ -116,18 +120,27 @@ func (y *Yard) noteUnfit(r *jobRecord, s *place.Start) {
 	}
 }
 
-// recheckOwners describes all jobs anew after the first node that is reserved or runs jobs of one user at a time
-// has come, or the last one is gone. As long as there is none, owners are left out of needs: jobs of different
-// owners with equal needs are the same to a policy, which saves it much work.
+// recheckOwners describes all jobs anew after the first node that is reserved, now or soon, or runs jobs of one user
+// at a time has come, or the last one is gone. As long as there is none, owners and lengths are left out of needs: jobs
+// of different owners with equal needs are the same to a policy, which saves it much work.
 func (y *Yard) recheckOwners() {
-	if (y.nodes.AnySingle() || y.nodes.AnyReserved()) == y.singleUsers {
+	if !y.countReserved() {
 		return
 	}
 
-	y.singleUsers = !y.singleUsers
 	for _, j := range sortedKeys(y.jobs) {
 		if r := y.jobs[j]; !r.State.Final() {
 			y.requeue(r)
 		}
 	}
+}
+
+// countReserved takes in whether there are nodes for one user, and nodes that will be soon, and reports whether that
+// has changed.
+func (y *Yard) countReserved() bool {
+	single, soon := y.singleUsers, y.reservedSoon
+	y.reservedSoon = y.nodes.AnyUpcoming()
+	y.singleUsers = y.reservedSoon || y.nodes.AnySingle() || y.nodes.AnyReserved()
+
+	return single != y.singleUsers || soon != y.reservedSoon
 }

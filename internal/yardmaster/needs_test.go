@@ -77,3 +77,27 @@ func TestJobsNeedJobsOfOtherFiles(t *testing.T) {
 		t.Errorf("a job that needs one that ended meanwhile: %v", err)
 	}
 }
+
+// TestANeedIsAsItIsNow: the job that was looked up may have ended since, and two names may mean the same one.
+func TestANeedIsAsItIsNow(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	prep := y.submit("alice", plain(1))
+	stale := yardmaster.Needed{Job: prep, State: job.Pending}
+
+	s := plain(1)
+	s.Needs = []string{"prep@last", string(prep)}
+	both := y.ok(yardmaster.Submit{Owner: "alice", Jobs: []yardmaster.NewJob{
+		{Spec: s, Needed: map[string]yardmaster.Needed{"prep@last": stale, string(prep): stale}},
+	}}).(yardmaster.Submitted).Jobs[0]
+
+	if r := y.job(both); !slices.Equal(r.Needs, []id.Job{prep}) {
+		t.Errorf("it needs %v, want %s once", r.Needs, prep)
+	}
+
+	y.ok(yardmaster.Cancel{Job: prep, By: "alice"})
+
+	if j, err := y.follow(job.AfterAny, stale); err != nil || len(y.job(j).Needs) > 0 {
+		t.Errorf("a job that needs the end of one that has ended meanwhile: %v, waits for %v", err, y.job(j).Needs)
+	}
+}

@@ -62,7 +62,6 @@ func (m Join) handle(y *Yard) (any, error) {
 
 	y.event(Event{Kind: "node.joined", Actor: "token/" + string(m.Token), Node: name, To: string(n.State), Reason: reason})
 	y.checkIdle(name)
-	y.reserveJoined(name)
 
 	return n.Node, nil
 }

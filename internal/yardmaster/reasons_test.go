@@ -2,12 +2,15 @@ package yardmaster_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"trainyard/internal/fault"
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/yardmaster"
 )
 
@@ -96,6 +99,16 @@ func TestANodeIsIdleSinceItsLastRun(t *testing.T) {
 	if err != nil || !n.Idle.Equal(over) {
 		t.Errorf("it is idle since %s (%v), and its last run ended at %s", n.Idle, err, over)
 	}
+
+	// The next server reads it from the store.
+	next := &yard{Yard: yardmaster.New(yardmaster.Defaults(ordered.FIFO{})), t: t, now: y.now.Add(time.Minute)}
+	next.Load(next.now, yardmaster.State{
+		Nodes: y.Take().Nodes, IdleSince: map[id.Node]time.Time{"a": over},
+	})
+
+	if n, err := next.NodeByName("a"); err != nil || !n.Idle.Equal(over) {
+		t.Errorf("after a restart it is idle since %s (%v), and its last run ended at %s", n.Idle, err, over)
+	}
 }
 
 // TestSameGPUIsRefusedWhereAPolicyDoesNotKnowIt: a promise that the policy would not keep is not made.
@@ -112,4 +125,50 @@ func TestSameGPUIsRefusedWhereAPolicyDoesNotKnowIt(t *testing.T) {
 	if f := (*fault.Error)(nil); !errors.As(err, &f) || f.Code != "not_supported" || f.Field != "resources.same_gpu" {
 		t.Errorf("it is answered by %v", err)
 	}
+}
+
+// TestRemarks: what the owner of a job should know beside its state, as long as it holds.
+func TestRemarks(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.smallNode("small")
+
+	remarks := func(j id.Job) []string {
+		t.Helper()
+		return y.Briefs(y.now, []id.Job{j})[0].Remarks
+	}
+
+	want := func(j id.Job, want ...string) {
+		t.Helper()
+
+		if got := remarks(j); !slices.Equal(got, want) {
+			t.Errorf("remarks on %s are %q, want %q", j, got, want)
+		}
+	}
+
+	j := y.submit("alice", spec(1))
+	y.round()
+	y.running(j, 0)
+	want(j)
+
+	silent := y.now
+	for range 8 { // the yard does not take itself for suspended
+		y.now = y.now.Add(5 * time.Second)
+		y.ok(yardmaster.Tick{})
+	}
+
+	want(j, "node small has not reported since "+humanize.Time(silent, y.now))
+	y.ok(yardmaster.NodeReport{Node: "small"})
+	want(j)
+
+	y.gpuMemoryNode("larger", 48<<30, 1)
+	y.ends(j, 0, gpuOOM)
+	want(j, "gets GPUs with more than 24 GB after it ran out of GPU memory")
+
+	hostOOM := yardmaster.RankReport{Cause: job.CauseHostOOM, ExitCode: 137, Reason: "exceeded its memory limit"}
+	s := spec(0)
+	s.Run, s.Resources.Memory = "another program", 4<<30
+	k := y.submit("alice", s)
+	y.oomAgain(k, hostOOM)
+	want(k, "memory raised from 4 GB to 8 GB after it ran out of memory")
 }

@@ -86,7 +86,7 @@ func (y *Yard) watchReservation(r *fleet.Reservation) {
 	var next time.Time
 	switch {
 	case y.now.Before(r.Closes()):
-		next = r.Closes()
+		next = y.announce(r)
 	case y.now.Before(r.From):
 		next = r.From
 		y.setReserved(r, r)
@@ -106,26 +106,56 @@ func (y *Yard) watchReservation(r *fleet.Reservation) {
 	})
 }
 
+// announceAhead is how long before it begins jobs are kept off the nodes of a reservation that would not end before.
+const announceAhead = 14 * 24 * time.Hour
+
+// announce makes known which runs of others still end before a reservation begins that is not closed to them yet, and
+// returns when that changes.
+func (y *Yard) announce(r *fleet.Reservation) time.Time {
+	if from := r.From.Add(-announceAhead); y.now.Before(from) {
+		return earlier(from, r.Closes())
+	}
+
+	for _, name := range r.Nodes {
+		y.announceNext(name)
+	}
+
+	y.recheckOwners()
+
+	return earlier(fleet.UpcomingAt(r, y.now).Until().Add(time.Second), r.Closes())
+}
+
+// announceNext makes known the next reservation of a node.
+func (y *Yard) announceNext(name id.Node) {
+	n, ok := y.nodes.Get(name)
+	if !ok {
+		return
+	}
+
+	var next *fleet.Upcoming
+
+	for _, r := range y.reservations {
+		if r.Ended.IsZero() && slices.Contains(r.Nodes, name) && y.now.Before(r.Closes()) &&
+			!y.now.Before(r.From.Add(-announceAhead)) && (next == nil || r.From.Before(next.Reservation.From)) {
+			next = fleet.UpcomingAt(r, y.now)
+		}
+	}
+
+	y.nodes.Announce(n, next)
+}
+
 // setReserved reserves the nodes of a reservation, or ends that with nil.
 func (y *Yard) setReserved(r, to *fleet.Reservation) {
 	for _, name := range r.Nodes {
 		if n, ok := y.nodes.Get(name); ok {
 			y.nodes.Reserve(n, to)
 		}
+
+		y.announceNext(name)
 	}
 
 	y.recheckOwners()
 	y.planDue = true
-}
-
-// reserveJoined reserves a node that has joined under a name that is reserved.
-func (y *Yard) reserveJoined(name id.Node) {
-	for _, key := range sortedKeys(y.reservations) {
-		r := y.reservations[key]
-		if r.Ended.IsZero() && slices.Contains(r.Nodes, name) && !y.now.Before(r.Closes()) {
-			y.setReserved(r, r)
-		}
-	}
 }
 
 // evictOthers stops the runs of others on the nodes: they save a checkpoint and are requeued.
@@ -208,6 +238,8 @@ func (y *Yard) loadReservations(list []fleet.Reservation) {
 			if n, ok := y.nodes.Get(name); ok && !y.now.Before(r.Closes()) {
 				y.nodes.Reserve(n, r)
 			}
+
+			y.announceNext(name)
 		}
 
 		y.after(y.now, func() { y.watchReservation(r) })

@@ -78,6 +78,110 @@ func TestANodeIsReserved(t *testing.T) {
 		why, _ := y.Why(y.now, late)
 		t.Errorf("after the reservation bob's job is %s: %s", y.job(late).State, why.Sentence)
 	}
+
+	if at := slices.IndexFunc(orders, func(o yardmaster.Order) bool { return o.Job == hers }); orders[at].Stop != "" {
+		t.Errorf("ada's job was stopped by her reservation: %+v", orders[at])
+	}
+}
+
+// lasting is a job on one GPU that takes so long.
+func lasting(d time.Duration) *job.Spec {
+	s := plain(1)
+	s.Expect = job.Duration(d)
+
+	return s
+}
+
+// TestNoJobStartsThatWouldNotEndBeforeAReservation: it would be stopped when the reservation begins, an hour after the
+// start. One that continues elsewhere from a checkpoint loses nothing.
+func TestNoJobStartsThatWouldNotEndBeforeAReservation(t *testing.T) {
+	t.Parallel()
+
+	resumes := lasting(2 * time.Hour)
+	resumes.Checkpoint = &job.Checkpoint{Dir: "ckpt", Every: job.Duration(time.Minute)}
+
+	for name, tt := range map[string]struct {
+		spec   *job.Spec
+		owner  id.User
+		after  time.Duration
+		starts bool
+	}{
+		"a longer one":                  {spec: lasting(61 * time.Minute), owner: "bob"},
+		"one that takes until then":     {spec: lasting(time.Hour), owner: "bob", starts: true},
+		"one that ends before":          {spec: lasting(30 * time.Minute), owner: "bob", starts: true},
+		"the same, later":               {spec: lasting(30 * time.Minute), owner: "bob", after: 35 * time.Minute},
+		"a shorter one, later":          {spec: lasting(20 * time.Minute), owner: "bob", after: 35 * time.Minute, starts: true},
+		"of the user of the node":       {spec: lasting(2 * time.Hour), owner: "ada", starts: true},
+		"one that continues elsewhere":  {spec: resumes, owner: "bob", starts: true},
+		"one of which nothing is known": {spec: plain(1), owner: "bob", starts: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := reservingYard(t)
+			y.pass(tt.after, "a")
+			j := y.submit(tt.owner, tt.spec)
+			y.round()
+
+			if started := y.job(j).State == job.Starting; started != tt.starts {
+				t.Fatalf("it is %s, want a start: %v", y.job(j).State, tt.starts)
+			}
+
+			if tt.starts {
+				return
+			}
+
+			const want = "a is reserved for ada until 2026-11-15 11:00 UTC, from 2026-11-15 10:00 UTC on, before the job " +
+				"would have ended"
+			if why, _ := y.Why(y.now, j); why.Blocker != place.BlockReserved || why.Sentence != want {
+				t.Errorf("it waits because: %s, %s", why.Blocker, why.Sentence)
+			}
+
+			y.ok(yardmaster.RemoveReservation{Reservation: "r1", By: "alice"})
+			y.round()
+
+			if y.job(j).State != job.Starting {
+				t.Errorf("after the reservation was removed it is %s", y.job(j).State)
+			}
+		})
+	}
+}
+
+// TestLengthsAreComparedFromTwoWeeksBeforeOn: until then jobs of different users are the same to a policy.
+func TestLengthsAreComparedFromTwoWeeksBeforeOn(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.node("a", 4)
+	y.ok(yardmaster.PutUser{User: "ada", Role: tenant.Researcher, By: "alice"})
+	y.ok(yardmaster.AddReservation{Reservation: fleet.Reservation{
+		User: "ada", Nodes: []id.Node{"a"}, From: start.Add(15 * 24 * time.Hour), Until: start.Add(16 * 24 * time.Hour),
+		By: "alice",
+	}})
+
+	// Another one of the node changes nothing about that.
+	other := y.ok(yardmaster.AddReservation{Reservation: fleet.Reservation{
+		User: "ada", Nodes: []id.Node{"a"}, From: start.Add(time.Hour), Until: start.Add(2 * time.Hour), By: "alice",
+	}}).(fleet.Reservation)
+	y.ok(yardmaster.RemoveReservation{Reservation: other.ID, By: "alice"})
+
+	long := lasting(20 * 24 * time.Hour)
+	first := y.submit("alice", long)
+	y.round()
+
+	if y.job(first).State != job.Starting {
+		t.Errorf("15 days before the reservation the job is %s", y.job(first).State)
+	}
+
+	y.ok(yardmaster.Cancel{Job: first, By: "alice"})
+	y.now = y.now.Add(25 * time.Hour)
+	y.ok(yardmaster.Tick{})
+	y.ok(yardmaster.NodeReport{Node: "a"})
+
+	second := y.submit("alice", long)
+	y.round()
+
+	if y.job(second).State != job.Pending {
+		t.Errorf("within two weeks before the reservation the job is %s", y.job(second).State)
+	}
 }
 
 func TestReservationsSurviveRestartsAndEnd(t *testing.T) {
@@ -89,6 +193,18 @@ func TestReservationsSurviveRestartsAndEnd(t *testing.T) {
 	next.Load(next.now, yardmaster.State{Users: b.Users, Nodes: b.Nodes, Reservations: b.Reservations})
 	next.ok(yardmaster.Tick{})
 	next.ok(yardmaster.NodeReport{Node: "a"})
+
+	soon := &yard{Yard: yardmaster.New(yardmaster.Defaults(ordered.FIFO{})), t: t, now: start.Add(time.Minute)}
+	soon.Load(soon.now, yardmaster.State{Users: b.Users, Nodes: b.Nodes, Reservations: b.Reservations})
+	soon.ok(yardmaster.Tick{})
+	soon.ok(yardmaster.NodeReport{Node: "a"})
+
+	long := soon.submit("bob", lasting(2*time.Hour))
+	soon.round()
+
+	if soon.job(long).State != job.Pending {
+		t.Errorf("after a restart before the reservation bob's long job is %s", soon.job(long).State)
+	}
 
 	his := next.submit("bob", plain(1))
 	next.round()
@@ -117,18 +233,33 @@ func TestReservationsThatCannotBeAreRefused(t *testing.T) {
 		User: "bob", Nodes: []id.Node{"a"}, From: start.Add(3 * time.Hour), Until: start.Add(4 * time.Hour), By: "alice",
 	}
 
-	for code, change := range map[string]func(*fleet.Reservation){
-		"user_not_found":   func(r *fleet.Reservation) { r.User = "nobody" },
-		"node_not_found":   func(r *fleet.Reservation) { r.Nodes = []id.Node{"b"} },
-		"no_nodes":         func(r *fleet.Reservation) { r.Nodes = nil },
-		"bad_period":       func(r *fleet.Reservation) { r.Until = r.From },
-		"already_reserved": func(r *fleet.Reservation) { r.From = start.Add(90 * time.Minute) },
+	y.ok(yardmaster.AddToken{By: "test", Token: tenant.Token{
+		ID: "cloud", Kind: tenant.JoinToken, Owner: "alice", Class: string(fleet.OnDemand), UsesLeft: 1,
+		Expires: start.AddDate(1, 0, 0),
+	}})
+	y.ok(yardmaster.Join{Token: "cloud", Name: "c", Inventory: fleet.Inventory{Address: "c", CPUs: 1000, Memory: 1 << 30}})
+
+	for name, tt := range map[string]struct {
+		change func(*fleet.Reservation)
+		code   string
+	}{
+		"nobody":      {func(r *fleet.Reservation) { r.User = "nobody" }, "user_not_found"},
+		"no node":     {func(r *fleet.Reservation) { r.Nodes = []id.Node{"b"} }, "node_not_found"},
+		"nothing":     {func(r *fleet.Reservation) { r.Nodes = nil }, "no_nodes"},
+		"no time":     {func(r *fleet.Reservation) { r.Until = r.From }, "bad_period"},
+		"the past":    {func(r *fleet.Reservation) { r.From, r.Until = start.Add(-2*time.Hour), start }, "bad_period"},
+		"too long":    {func(r *fleet.Reservation) { r.Until = r.From.AddDate(0, 0, 91) }, "bad_period"},
+		"overlapping": {func(r *fleet.Reservation) { r.From = start.Add(90 * time.Minute) }, "already_reserved"},
+		"closed to others before the end of another": {
+			func(r *fleet.Reservation) { r.Notice = job.Duration(61 * time.Minute) }, "already_reserved",
+		},
+		"provisioned": {func(r *fleet.Reservation) { r.Nodes = []id.Node{"c"} }, "node_not_reservable"},
 	} {
 		r := good
-		change(&r)
+		tt.change(&r)
 
-		if _, err := y.Step(y.now, yardmaster.AddReservation{Reservation: r}); codeOf(err) != code {
-			t.Errorf("%+v: %v, want %s", r, err, code)
+		if _, err := y.Step(y.now, yardmaster.AddReservation{Reservation: r}); codeOf(err) != tt.code {
+			t.Errorf("%s: %v, want %s", name, err, tt.code)
 		}
 	}
 
@@ -137,4 +268,15 @@ func TestReservationsThatCannotBeAreRefused(t *testing.T) {
 	if list := y.Reservations(); len(list) != 2 || list[1].ID != "r2" {
 		t.Errorf("reservations %+v", list)
 	}
+
+	// One that was removed is in nobody's way, and is removed once.
+	y.ok(yardmaster.RemoveReservation{Reservation: "r2", By: "alice"})
+	y.Take()
+	y.ok(yardmaster.RemoveReservation{Reservation: "r2", By: "alice"})
+
+	if b := y.Take(); len(b.Reservations)+len(b.Events) > 0 {
+		t.Errorf("removed again: %+v, %+v", b.Reservations, b.Events)
+	}
+
+	y.ok(yardmaster.AddReservation{Reservation: good})
 }

@@ -1,12 +1,14 @@
 package yardmaster_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place/ordered"
+	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
 
@@ -169,5 +171,81 @@ func TestAScheduleSaysWhatIsWrong(t *testing.T) {
 
 	if s := y.schedules(); s.Problem != "" || s.Submitted != 1 {
 		t.Errorf("after there was room: %+v", s)
+	}
+}
+
+func TestSchedulesThatCannotBeAreRefused(t *testing.T) {
+	t.Parallel()
+	cfg := yardmaster.Defaults(ordered.FIFO{})
+	cfg.RefuseImpossible = true
+	y := newYardOf(t, cfg)
+	y.node("a", 1)
+	y.ok(yardmaster.PutUser{User: "bob", Role: tenant.Researcher, By: "alice"})
+
+	add := func(owner id.User, gpus int) error {
+		_, err := y.Step(y.now, yardmaster.AddSchedule{
+			Owner: owner, Every: "1h", Jobs: []yardmaster.NewJob{{Spec: plain(gpus)}},
+		})
+
+		return err
+	}
+
+	if err := add("alice", 2); codeOf(err) != "nothing_fits" {
+		t.Errorf("a schedule of a job that no node can run: %v", err)
+	}
+
+	const most = 50
+	for range most {
+		if err := add("bob", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if err := add("bob", 1); codeOf(err) != "too_many_schedules" {
+		t.Errorf("one more than %d schedules: %v", most, err)
+	}
+
+	if err := add("alice", 1); err != nil {
+		t.Errorf("the schedules of another user count: %v", err)
+	}
+
+	y.ok(yardmaster.StopSchedule{Schedule: "s1", By: "bob"})
+
+	if err := add("bob", 1); err != nil {
+		t.Errorf("a stopped schedule counts: %v", err)
+	}
+
+	y.ok(yardmaster.PutUser{User: "bob", Role: tenant.Researcher, Disabled: true, By: "alice"})
+	y.ok(yardmaster.StopSchedule{Schedule: "s2", By: "alice"})
+
+	if err := add("bob", 1); codeOf(err) != "user_disabled" {
+		t.Errorf("a schedule of a disabled user: %v", err)
+	}
+}
+
+// TestAStoppedScheduleNeedsNothing: its files may be removed, and to stop it again changes nothing.
+func TestAStoppedScheduleNeedsNothing(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.schedule("1h", "")
+
+	if got := y.ScheduledWorkdirs(); !slices.Equal(got, []string{"abc"}) {
+		t.Errorf("working directories of schedules: %q", got)
+	}
+
+	y.ok(yardmaster.StopSchedule{Schedule: "s1", By: "alice"})
+	y.Take()
+	y.now = y.now.Add(time.Minute)
+
+	if again := y.ok(yardmaster.StopSchedule{Schedule: "s1", By: "bob"}).(job.Schedule); again.StoppedBy != "alice" {
+		t.Errorf("stopped by %s, want alice", again.StoppedBy)
+	}
+
+	if b := y.Take(); len(b.Schedules)+len(b.Events) > 0 {
+		t.Errorf("stopped again: %+v, %+v", b.Schedules, b.Events)
+	}
+
+	if got := y.ScheduledWorkdirs(); len(got) > 0 {
+		t.Errorf("working directories of schedules: %q", got)
 	}
 }

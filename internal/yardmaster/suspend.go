@@ -177,14 +177,9 @@ func (y *Yard) suspended(r *jobRecord, run *runRecord, k *job.Rank, order job.Su
 	r.Stops++
 	r.outlook.Stops = r.Stops
 
-	rn := r.running
-	if o := rn.Outlook; rn.Rate > 0 {
-		o.Done, o.At = rn.Done(y.now), y.now
-	}
-
-	rn.Rate = 0
 	k.Suspended, r.Suspended = y.now, y.now
-	y.running.remove(rn)
+	holdProgress(r.running, y.now)
+	y.running.remove(r.running)
 	y.bookNodes(r, run)
 	y.lent = append(y.lent, r)
 	y.limitSuspension(r, run)
@@ -193,6 +188,15 @@ func (y *Yard) suspended(r *jobRecord, run *runRecord, k *job.Rank, order job.Su
 
 	y.promisesDue = y.promisesDue || len(y.promises) > 0
 	y.planDue = true
+}
+
+// holdProgress lets the progress of a job stand still from the time on at which it was suspended.
+func holdProgress(rn *place.Running, since time.Time) {
+	if rn.Rate > 0 {
+		rn.Outlook.Done, rn.Outlook.At = rn.Done(since), since
+	}
+
+	rn.Rate = 0
 }
 
 // limitSuspension stops a suspended run when it has been suspended for too long.
@@ -311,7 +315,7 @@ func (y *Yard) loadSuspension(r *jobRecord, run *runRecord) {
 	}
 
 	if run.Suspended() {
-		r.running.Rate = 0
+		holdProgress(r.running, run.Ranks[0].Suspended)
 		y.running.remove(r.running)
 		y.lent = append(y.lent, r)
 	}

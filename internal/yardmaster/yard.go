@@ -114,34 +114,35 @@ type Yard struct {
 	channels    *channels.Channels
 	orders      *batch.Orders
 
-	queue       *queue.Queue
-	past        queue.Past                 // durations of earlier runs
-	planPast    *queue.Past                // a copy of it, as policies see it; nil before the first plan
-	planPastAt  time.Time                  // when it was copied
-	programs    map[string]history.Program // what commands run
-	references  references                 // GPUs that expected run times are for
-	running     runningJobs                // jobs that hold nodes, by number
-	promises    []*promise                 // starts that wait for stops, oldest first
-	origins     map[id.Node]id.Job         // on-demand nodes that a job has left to move, until it runs
-	promisesDue bool                       // something changed for which a promise may wait
-	lent        []*jobRecord               // suspended in place, in the order in which they were
-	imaged      map[id.Job]bool            // queued jobs that continue from a snapshot, or would if a node could
-	planAgain   bool                       // another plan can do what part of the last one could not
-	singleUsers bool                       // there are nodes that are reserved, or run jobs of one user at a time
-	imagesDue   bool                       // nodes have changed, of which these may need one
-	wakeTimer   *timers.Timer              // when the policy wants to plan again
-	demand      provision.Demand           // for nodes that are kept ready
-	aheadDue    bool                       // something changed for which nodes may have to be provisioned ahead
-	aheadTimer  *timers.Timer              // when nodes that could not be had are tried again
-	expired     []id.Job                   // ended jobs to forget once they have been taken
-	reservation *place.Reservation         // of the last round
-	waits       map[id.Job]string          // jobs that the last plan lets wait although there is room, and why
-	unprovided  map[id.Job]string          // jobs for which the last plan could not provision nodes, and why
-	timers      timers.Timers
-	lastTick    time.Time // last tick
-	planDue     bool      // something changed that may lead to another plan
-	slowDue     bool      // that plan is to look at jobs that are too slow
-	planning    bool      // a plan is being made outside the loop
+	queue        *queue.Queue
+	past         queue.Past                 // durations of earlier runs
+	planPast     *queue.Past                // a copy of it, as policies see it; nil before the first plan
+	planPastAt   time.Time                  // when it was copied
+	programs     map[string]history.Program // what commands run
+	references   references                 // GPUs that expected run times are for
+	running      runningJobs                // jobs that hold nodes, by number
+	promises     []*promise                 // starts that wait for stops, oldest first
+	origins      map[id.Node]id.Job         // on-demand nodes that a job has left to move, until it runs
+	promisesDue  bool                       // something changed for which a promise may wait
+	lent         []*jobRecord               // suspended in place, in the order in which they were
+	imaged       map[id.Job]bool            // queued jobs that continue from a snapshot, or would if a node could
+	planAgain    bool                       // another plan can do what part of the last one could not
+	singleUsers  bool                       // there are nodes that are reserved, or run jobs of one user at a time
+	reservedSoon bool                       // there are nodes that will be reserved soon
+	imagesDue    bool                       // nodes have changed, of which these may need one
+	wakeTimer    *timers.Timer              // when the policy wants to plan again
+	demand       provision.Demand           // for nodes that are kept ready
+	aheadDue     bool                       // something changed for which nodes may have to be provisioned ahead
+	aheadTimer   *timers.Timer              // when nodes that could not be had are tried again
+	expired      []id.Job                   // ended jobs to forget once they have been taken
+	reservation  *place.Reservation         // of the last round
+	waits        map[id.Job]string          // jobs that the last plan lets wait although there is room, and why
+	unprovided   map[id.Job]string          // jobs for which the last plan could not provision nodes, and why
+	timers       timers.Timers
+	lastTick     time.Time // last tick
+	planDue      bool      // something changed that may lead to another plan
+	slowDue      bool      // that plan is to look at jobs that are too slow
+	planning     bool      // a plan is being made outside the loop
 	// atBegin is what the policy knew when that plan was begun, for rehearsals meanwhile: the policy
 	// itself must not be looked into while it plans. It plans nothing.
 	atBegin place.Policy

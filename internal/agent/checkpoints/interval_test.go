@@ -37,7 +37,7 @@ func newLooks(t *testing.T, y *fakeYard, every time.Duration) *looks {
 	t.Cleanup(func() { _ = root.Close() })
 
 	return &looks{
-		Saver: &Saver{all: c, rank: rank, state: loadState(c.statePath(rank.Run, rank.Rank), c.opt.Log)},
+		Saver: newSaver(c, rank),
 		t:     t, root: root, now: now, find: &finder{ranks: 1, renamed: map[string]bool{"model.pt": true}},
 	}
 }

@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"trainyard/internal/api"
 	"trainyard/internal/atomicfile"
@@ -34,16 +32,10 @@ type Outputs struct {
 
 // Keeper uploads the output files of one rank, once, like a checkpoint.
 type Keeper struct {
-	all    *Checkpoints
-	set    Outputs
-	cancel context.CancelFunc
-	gone   chan struct{} // closed when it has stopped
+	Upload
 
-	mu       sync.Mutex
-	moved    time.Time // when something moved last
-	progress *transfer // nil while nothing is uploaded
-	finished bool
-	problem  error // why they are not kept
+	all *Checkpoints
+	set Outputs
 }
 
 // keptMark is what is remembered of a rank whose output files are kept, or cannot be.
@@ -54,8 +46,7 @@ type keptMark struct {
 // Keep starts to upload the output files of a rank that has ended. Of a rank with which an earlier agent process was
 // done it does nothing.
 func (c *Checkpoints) Keep(set Outputs) *Keeper {
-	ctx, cancel := context.WithCancel(context.Background())
-	k := &Keeper{all: c, set: set, cancel: cancel, gone: make(chan struct{}), moved: c.opt.Clock.Now()}
+	k := newKeeper(c, set)
 
 	if mark, ok := c.keptMark(set.Run, set.Rank); ok {
 		k.finished = true
@@ -64,45 +55,18 @@ func (c *Checkpoints) Keep(set Outputs) *Keeper {
 		}
 	}
 
-	go func() {
-		defer close(k.gone)
-
-		if done, _ := k.Finished(); !done {
-			k.run(ctx)
-		}
-	}()
+	k.begin(k.run)
 
 	return k
 }
 
-// Finished reports whether the files are kept or cannot be, and why not.
-func (k *Keeper) Finished() (bool, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.finished, k.problem
-}
-
-// Progress describes the upload under way, "" if there is none.
-func (k *Keeper) Progress() string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-
-	if k.progress == nil {
-		return ""
-	}
-
-	return k.progress.words()
-}
-
-// Stop ends the keeper; another one begins anew, and uploads only what is missing.
-func (k *Keeper) Stop() {
-	k.cancel()
-	<-k.gone
+func newKeeper(c *Checkpoints, set Outputs) *Keeper {
+	return &Keeper{Upload: Upload{opt: &c.opt, held: c.opt.Clock.Now()}, all: c, set: set}
 }
 
 // Send uploads files of a rank that somebody asked for, which may still run.
 func (c *Checkpoints) Send(ctx context.Context, set Outputs) error {
-	k := &Keeper{all: c, set: set, moved: c.opt.Clock.Now()}
+	k := newKeeper(c, set)
 
 	for changes := 0; ; changes++ {
 		err := k.keep(ctx, changes >= steadyTries)
@@ -163,7 +127,7 @@ func (k *Keeper) run(ctx context.Context) {
 			k.all.opt.Problem(outputsOperation(k.set.Run), err)
 		}
 
-		if k.stillFor() > k.all.opt.Patience {
+		if k.stuck() {
 			k.finish(fmt.Errorf("no progress for %s: %w", job.Duration(k.all.opt.Patience), err))
 			return
 		}
@@ -174,12 +138,6 @@ func (k *Keeper) run(ctx context.Context) {
 
 // outputsOperation names the upload of the output files of a run in reports of problems.
 func outputsOperation(run id.Run) string { return "upload of output files of " + string(run) }
-
-func (k *Keeper) stillFor() time.Duration {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.all.opt.Clock.Now().Sub(k.moved)
-}
 
 // keep uploads the files and enters them in the catalogue. growing takes files as they are that are being written.
 func (k *Keeper) keep(ctx context.Context, growing bool) error {
@@ -286,42 +244,6 @@ func (k *Keeper) upload(
 	return sheet.chunk.Digest, k.all.store.folder.sync(ctx, progress)
 }
 
-// bounded ends an upload that stands still for too long: the end of the rank is held back for it.
-func (k *Keeper) bounded(ctx context.Context, progress *transfer) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-
-	watching.Go(func() {
-		for clock.Sleep(ctx, k.all.opt.Every) {
-			k.mu.Lock()
-			if moved := progress.lastMoved(); moved.After(k.moved) {
-				k.moved = moved
-			}
-
-			over := k.all.opt.Clock.Now().Sub(k.moved) > k.all.opt.Patience
-			k.mu.Unlock()
-
-			k.all.opt.Changed()
-
-			if over {
-				cancel()
-			}
-		}
-	})
-
-	return ctx, func() {
-		cancel()
-		watching.Wait()
-	}
-}
-
-func (k *Keeper) show(progress *transfer) {
-	k.mu.Lock()
-	k.progress = progress
-	k.mu.Unlock()
-	k.all.opt.Changed()
-}
-
 // finish records that the files are kept, or cannot be.
 func (k *Keeper) finish(problem error) {
 	mark := keptMark{}
@@ -333,10 +255,7 @@ func (k *Keeper) finish(problem error) {
 	err := k.all.writeKeptMark(k.set.Run, k.set.Rank, mark)
 	k.all.opt.Problem(outputsOperation(k.set.Run), err)
 
-	k.mu.Lock()
-	k.finished, k.problem = true, problem
-	k.mu.Unlock()
-	k.all.opt.Changed()
+	k.settle(problem)
 }
 
 func (c *Checkpoints) keptPath(run id.Run, rank int) string {

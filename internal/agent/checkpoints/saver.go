@@ -13,13 +13,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"trainyard/internal/api"
 	"trainyard/internal/atomicfile"
 	"trainyard/internal/checkpoint"
-	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -27,42 +25,36 @@ import (
 
 // Saver saves the checkpoints of one rank while it runs and when it has ended.
 type Saver struct {
-	all    *Checkpoints
-	rank   Rank
-	state  *state
-	cancel context.CancelFunc
-	gone   chan struct{} // closed when it has stopped
-	ended  chan struct{} // closed when the program has ended
+	Upload
+
+	all   *Checkpoints
+	rank  Rank
+	state *state
+	ended chan struct{} // closed when the program has ended
 
 	entered time.Time // when the last checkpoint was entered in the catalogue; the zero time if none was
 
-	mu       sync.Mutex
-	request  int       // number of the last request to save
-	wanted   time.Time // since when a checkpoint that was asked for is awaited; the zero time if none is
-	end      *ending
-	held     time.Time // since when the end is held back without progress
-	progress *transfer // of the upload under way, nil if there is none
-	finished bool      // everything complete is stored, or cannot be
-	problem  error     // why it cannot be
+	// With the mutex of the upload.
+	request int       // number of the last request to save
+	wanted  time.Time // since when a checkpoint that was asked for is awaited; the zero time if none is
+	ending  *ending
 }
 
 // Save starts to save the checkpoints of a rank. What an earlier agent process has saved is not saved again.
 func (c *Checkpoints) Save(rank Rank) *Saver {
-	ctx, cancel := context.WithCancel(context.Background())
-	s := &Saver{
-		all: c, rank: rank, cancel: cancel, gone: make(chan struct{}), ended: make(chan struct{}),
-		state: loadState(c.statePath(rank.Run, rank.Rank), c.opt.Log),
-	}
-
-	s.finished = s.state.Finished
-
-	go func() {
-		defer close(s.gone)
-
-		s.run(ctx)
-	}()
+	s := newSaver(c, rank)
+	s.begin(s.run)
 
 	return s
+}
+
+func newSaver(c *Checkpoints, rank Rank) *Saver {
+	known := loadState(c.statePath(rank.Run, rank.Rank), c.opt.Log)
+
+	return &Saver{
+		Upload: Upload{opt: &c.opt, finished: known.Finished}, all: c, rank: rank, state: known,
+		ended: make(chan struct{}),
+	}
 }
 
 // End says that the program has ended. One that ended by itself and without an error has left no file half written.
@@ -70,8 +62,8 @@ func (s *Saver) End(at time.Time, clean bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	if s.end == nil {
-		s.end = &ending{at, clean}
+	if s.ending == nil {
+		s.ending = &ending{at, clean}
 		s.held = s.all.opt.Clock.Now()
 		close(s.ended)
 	}
@@ -86,31 +78,6 @@ func (s *Saver) Request(number int) {
 	if number > s.request {
 		s.request, s.wanted = number, s.all.opt.Clock.Now()
 	}
-}
-
-// Finished reports whether everything that is complete is stored or cannot be, and why not.
-func (s *Saver) Finished() (bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.finished, s.problem
-}
-
-// Progress describes the upload under way, "" if there is none.
-func (s *Saver) Progress() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	if s.progress == nil {
-		return ""
-	}
-
-	return s.progress.words()
-}
-
-// Stop ends the saver; what it has begun another one continues.
-func (s *Saver) Stop() {
-	s.cancel()
-	<-s.gone
 }
 
 // Forget removes what is remembered of a rank.
@@ -131,10 +98,6 @@ func (c *Checkpoints) statePath(run id.Run, rank int) string {
 
 // run looks at the directory again and again until the program has ended and everything is stored.
 func (s *Saver) run(ctx context.Context) {
-	if s.state.Finished {
-		return
-	}
-
 	if !s.awaitShared(ctx) {
 		return
 	}
@@ -163,7 +126,7 @@ func (s *Saver) run(ctx context.Context) {
 			f.renamed = watched.names()
 		}
 
-		end := s.ending()
+		end := s.programEnd()
 		more, err := s.round(ctx, root, f, end)
 		s.report(err)
 
@@ -182,7 +145,7 @@ func (s *Saver) run(ctx context.Context) {
 			failures = 0
 		}
 
-		if end != nil && s.stillFor() > s.all.opt.Patience {
+		if end != nil && s.stuck() {
 			s.finish(fmt.Errorf("no progress for %s: %w", job.Duration(s.all.opt.Patience), cmp.Or(err, errChanged)))
 			return
 		}
@@ -206,7 +169,7 @@ func (s *Saver) awaitShared(ctx context.Context) bool {
 
 		s.report(err)
 
-		if s.ending() != nil && s.stillFor() > s.all.opt.Patience {
+		if s.stuck() {
 			s.finish(err)
 			return false
 		}
@@ -243,7 +206,7 @@ func (s *Saver) wait(ctx context.Context, d time.Duration, woken <-chan struct{}
 	defer cancel()
 
 	ended := s.ended
-	if s.ending() != nil {
+	if s.programEnd() != nil {
 		ended = nil
 	}
 
@@ -261,17 +224,11 @@ func (s *Saver) wait(ctx context.Context, d time.Duration, woken <-chan struct{}
 	}
 }
 
-func (s *Saver) ending() *ending {
+// programEnd returns how the program ended, nil if it has not.
+func (s *Saver) programEnd() *ending {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.end
-}
-
-// stillFor returns for how long the end has been held back without progress.
-func (s *Saver) stillFor() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.all.opt.Clock.Now().Sub(s.held)
+	return s.ending
 }
 
 // round looks at the directory once and saves the newest checkpoint that is not saved yet. It reports whether it saved
@@ -347,8 +304,8 @@ func (s *Saver) save(ctx context.Context, t *tree, u *unit) error {
 	}
 
 	progress := newTransfer(s.all.opt.Clock, size, "%s", doing)
-	stop := s.show(progress)
-	defer stop()
+	s.show(progress)
+	defer s.show(nil)
 
 	ctx, halt := s.bounded(ctx, progress)
 	defer halt()
@@ -386,36 +343,6 @@ func (s *Saver) upload(ctx context.Context, t *tree, u *unit, files []file, prog
 	}
 
 	return s.enter(ctx, t, u, manifest, "", progress)
-}
-
-// bounded ends an upload that holds back the end of a rank and stands still for too long.
-func (s *Saver) bounded(ctx context.Context, progress *transfer) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-
-	watching.Go(func() {
-		for clock.Sleep(ctx, s.all.opt.Every) {
-			s.mu.Lock()
-			now := s.all.opt.Clock.Now()
-			if moved := progress.lastMoved(); moved.After(s.held) {
-				s.held = moved
-			}
-
-			over := s.end != nil && now.Sub(s.held) > s.all.opt.Patience
-			s.mu.Unlock()
-
-			s.all.opt.Changed()
-
-			if over {
-				cancel()
-			}
-		}
-	})
-
-	return ctx, func() {
-		cancel()
-		watching.Wait()
-	}
 }
 
 // unchanged fails if files are not any more what they were when they were found.
@@ -476,20 +403,6 @@ func (s *Saver) enter(
 	return s.state.save()
 }
 
-// show makes an upload visible until the function it returns is called.
-func (s *Saver) show(progress *transfer) func() {
-	set := func(p *transfer) {
-		s.mu.Lock()
-		s.progress = p
-		s.mu.Unlock()
-		s.all.opt.Changed()
-	}
-
-	set(progress)
-
-	return func() { set(nil) }
-}
-
 // report passes on what is wrong.
 func (s *Saver) report(err error) {
 	if errors.Is(err, errChanged) || errors.Is(err, context.Canceled) {
@@ -508,14 +421,8 @@ func (s *Saver) finish(problem error) {
 		s.all.opt.Log.Warn("checkpoints of a run are not stored", "run", s.rank.Run, "error", problem)
 	}
 
-	s.state.Finished = s.ending() != nil
-	err := s.state.save()
-
-	s.mu.Lock()
-	s.finished = true
-	s.problem = errors.Join(problem, err)
-	s.mu.Unlock()
-	s.all.opt.Changed()
+	s.state.Finished = s.programEnd() != nil
+	s.settle(errors.Join(problem, s.state.save()))
 }
 
 // refused reports whether an error of the server means that checkpoints of this run are not wanted. A chunk that is

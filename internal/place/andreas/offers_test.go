@@ -226,3 +226,50 @@ func TestLimitsForbidToProvision(t *testing.T) {
 		}
 	}
 }
+
+// TestADeadlineCountsWhereNoNodeIsOpen: what being late costs by default is a multiple of the price of the GPUs that
+// the job could have. It is the same whether their node takes new runs or not, and where the yard has none the offers
+// count; so the faster offer is provisioned although the slower one is cheaper.
+func TestADeadlineCountsWhereNoNodeIsOpen(t *testing.T) {
+	t.Parallel()
+
+	cordoned := func(n *fleet.Node) { n.Cordoned = true }
+
+	for name, tc := range map[string]struct {
+		nodes  func(*cluster)
+		hourly money.PerHour // of an own node in use
+		due    time.Duration
+		want   string
+	}{
+		"a node that takes no new runs": {func(c *cluster) { c.node("a", "OWN", 1, cordoned) }, 0.25, 2 * time.Hour, "aws/fast"},
+		"one that costs next to nothing": {
+			func(c *cluster) { c.node("a", "OWN", 1, cordoned) }, 0.002, 2 * time.Hour, "aws/slow",
+		},
+		"no node":                     {func(*cluster) {}, 0, 2 * time.Hour, "aws/fast"},
+		"a deadline that is far away": {func(*cluster) {}, 0, 9 * time.Hour, "aws/slow"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			c := newCluster()
+			c.tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{GPU: "OWN", Hourly: []money.PerHour{0, tc.hourly}}}}
+			tc.nodes(c)
+			c.wait(want{due: tc.due, spec: one(), speed: job.NewSpeed(4*3600, 0, 0,
+				job.Rate{GPU: "OWN", GPUs: 1, PerSecond: 1}, job.Rate{GPU: "SLOW", GPUs: 1, PerSecond: 1},
+				job.Rate{GPU: "FAST", GPUs: 1, PerSecond: 4})})
+
+			v := c.view()
+			for model, hourly := range map[string]job.Money{"slow": 800_000, "fast": 3_300_000} {
+				v.Offers = append(v.Offers, fleet.Offer{
+					Name: "aws/" + model, Provider: "aws", Type: model, GPU: strings.ToUpper(model), GPUs: 1,
+					GPUMemory: 16 << 30, CPUs: 64000, Memory: 1 << 40, Hourly: hourly,
+				})
+			}
+
+			plan := policy().Plan(v)
+			if len(plan.Provisions) != 1 || plan.Provisions[0].Offer != tc.want {
+				t.Errorf("provisions %+v, want %s", plan.Provisions, tc.want)
+			}
+		})
+	}
+}

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"trainyard/internal/job"
 	"trainyard/internal/place/ordered"
 	"trainyard/internal/server/feed"
 	"trainyard/internal/store"
@@ -68,6 +69,15 @@ type faultyStore struct {
 	keep      error
 	drop      error
 	documents int // kept
+	pipelines int // times that the jobs of a file were read
+}
+
+func (s *faultyStore) Pipeline(ctx context.Context, name string) ([]job.Job, error) {
+	s.mu.Lock()
+	s.pipelines++
+	s.mu.Unlock()
+
+	return s.Store.Pipeline(ctx, name)
 }
 
 func (s *faultyStore) set(keep, drop error) {
@@ -199,7 +209,13 @@ func (k *kit) do(m yardmaster.Message) any {
 // channel adds a webhook of ada.
 func (k *kit) channel(name, url string, topics ...tenant.Topic) {
 	k.Helper()
-	c := tenant.Channel{Subject: tenant.Subject{User: "ada"}, Name: name, Kind: tenant.WebhookChannel, Topics: topics}
+	k.channelOf(tenant.Subject{User: "ada"}, name, url, topics...)
+}
+
+// channelOf adds a webhook of a user or project.
+func (k *kit) channelOf(of tenant.Subject, name, url string, topics ...tenant.Topic) {
+	k.Helper()
+	c := tenant.Channel{Subject: of, Name: name, Kind: tenant.WebhookChannel, Topics: topics}
 	if len(topics) == 0 {
 		c.Topics = tenant.Topics()
 	}

@@ -23,6 +23,10 @@ type message struct {
 	Owner   id.User      `json:"owner,omitempty"`
 	Project id.Project   `json:"project,omitempty"`
 	Reason  string       `json:"reason,omitempty"`
+	// Of a message about all jobs of a file: the first and the last, and how they ended.
+	First id.Job  `json:"first,omitempty"`
+	Last  id.Job  `json:"last,omitempty"`
+	Jobs  *counts `json:"jobs,omitempty"`
 }
 
 // testType is the type of messages that were asked for with trainyard notify test.
@@ -57,6 +61,8 @@ func (m *message) title() string {
 	job := strings.TrimSpace(string(m.Job) + " " + m.Name)
 
 	switch {
+	case m.Jobs != nil:
+		return m.Jobs.title(m.First, m.Last)
 	case job == "" && m.Project != "":
 		return "Budget alert for project " + string(m.Project)
 	case job == "":
@@ -91,6 +97,8 @@ func (m *message) text() string {
 		lines = append(lines, "trainyard inbox "+string(m.Job))
 	case m.Job != "":
 		lines = append(lines, "trainyard job "+string(m.Job))
+	case m.Jobs != nil:
+		lines = append(lines, "trainyard jobs --ended")
 	}
 
 	return strings.Join(lines, "\n")

@@ -24,6 +24,7 @@ import (
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/humanize"
+	"trainyard/internal/id"
 	"trainyard/internal/server/feed"
 	"trainyard/internal/store"
 	"trainyard/internal/tenant"
@@ -78,7 +79,9 @@ type Notifier struct {
 	waiting  map[string]*delivery
 	lines    map[string]*line
 	inFlight int
-	failing  string // the last problem with the store, so that it is logged once
+	// unfinished holds the jobs that have not ended of files of which one has, by the name of the pipeline.
+	unfinished map[string]map[id.Job]bool
+	failing    string // the last problem with the store, so that it is logged once
 }
 
 // delivery is a message that is to be delivered over a channel.
@@ -118,7 +121,7 @@ type result struct {
 func New(d Deps) *Notifier {
 	return &Notifier{
 		Deps: d, sender: newSender(d.Settings, d.Clock), results: make(chan result, maxInFlight),
-		waiting: map[string]*delivery{}, lines: map[string]*line{},
+		waiting: map[string]*delivery{}, lines: map[string]*line{}, unfinished: map[string]map[id.Job]bool{},
 	}
 }
 

@@ -99,8 +99,8 @@ func (n *Notifier) queue(ctx context.Context, events []yardmaster.Event) error {
 
 // about returns the deliveries of an event; none if nobody is notified of it.
 func (n *Notifier) about(ctx context.Context, e *yardmaster.Event) ([]*delivery, error) {
-	topic, ok := tenant.TopicOf(e.Kind)
-	if !ok {
+	topic, notified := tenant.TopicOf(e.Kind)
+	if !notified && !endsJob(e.Kind) {
 		return nil, nil
 	}
 
@@ -111,16 +111,30 @@ func (n *Notifier) about(ctx context.Context, e *yardmaster.Event) ([]*delivery,
 
 	if e.Job != "" {
 		j, err := n.Store.Job(ctx, e.Job)
-		if err != nil && fault.KindOf(err) != fault.NotFound {
-			return nil, fmt.Errorf("read job %s: %w", e.Job, err)
-		}
-		if err == nil {
+
+		switch {
+		case err == nil && j.Pipeline != "" && endsJob(e.Kind):
+			return n.together(ctx, e, j.Pipeline)
+		case err == nil:
 			name, project = j.Spec.Name, j.Project
+		case fault.KindOf(err) != fault.NotFound:
+			return nil, fmt.Errorf("read job %s: %w", e.Job, err)
 		}
 	}
 
+	if !notified {
+		return nil, nil
+	}
+
+	m := messageOf(e, topic, name, project)
+
+	return n.deliveries(ctx, e.Owner, project, &m)
+}
+
+// deliveries returns the deliveries of a message to the channels of a user and of a project.
+func (n *Notifier) deliveries(ctx context.Context, u id.User, p id.Project, m *message) ([]*delivery, error) {
 	var channels []tenant.Channel
-	err := n.Query(ctx, func(y *yardmaster.Yard) { channels = y.Notified(e.Owner, project, topic, e.At) })
+	err := n.Query(ctx, func(y *yardmaster.Yard) { channels = y.Notified(u, p, m.Topic, m.At) })
 	if err != nil {
 		return nil, fmt.Errorf("read the channels: %w", err)
 	}
@@ -129,7 +143,7 @@ func (n *Notifier) about(ctx context.Context, e *yardmaster.Event) ([]*delivery,
 	list := make([]*delivery, len(channels))
 	for i := range channels {
 		list[i] = &delivery{
-			Message: messageOf(e, topic, name, project), Subject: channels[i].Subject, Channel: channels[i].Name,
+			Message: *m, Subject: channels[i].Subject, Channel: channels[i].Name,
 			Mail: channels[i].Kind == tenant.MailChannel, Queued: now, Next: now,
 		}
 	}

@@ -70,7 +70,7 @@ func (p *play) once(
 		Tariff:  p.tariff,
 		Quotas:  h.Quotas,
 		Data:    h.Data,
-		Cloud:   &sim.Cloud{Offers: p.offers, Reclaims: takes},
+		Cloud:   &sim.Cloud{Offers: p.offers, Reclaims: reclaims(takes)},
 		Yard: func(c *yardmaster.Config) {
 			c.Keep.MaxIdle = p.idle
 			c.Unmetered = len(h.Quotas) == 0
@@ -340,3 +340,13 @@ func (p *play) meter(b *bill, n *Node, spans []sim.Span) {
 
 // shapeKey says which provisioned nodes are alike: by kind and number of GPUs.
 func shapeKey(o *fleet.Offer) string { return nodeText(o.GPUs, offerKind(o)) }
+
+// reclaims are spot nodes that are reclaimed without notice.
+func reclaims(at []time.Duration) []sim.Reclaim {
+	list := make([]sim.Reclaim, len(at))
+	for i := range at {
+		list[i].At = at[i]
+	}
+
+	return list
+}

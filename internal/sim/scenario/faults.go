@@ -45,8 +45,7 @@ func (s *Scenario) atLine(a *args) *fault.Error {
 	}
 
 	if w.text == "spot" {
-		s.reclaimAt(c.At)
-		return nil
+		return s.spotLine(a, c.At)
 	}
 
 	kinds := oneOf(sim.NodeFails, sim.NodeHeals, sim.NodeReclaimed, sim.NodeUncordoned, sim.NodeCordoned)

@@ -239,10 +239,17 @@ func (s *Scenario) roadsLine(a *args) *fault.Error {
 	})
 }
 
-// reclaimAt notes when the provider reclaims a spot node.
-func (s *Scenario) reclaimAt(at time.Duration) {
-	s.hybrid.cloud.Reclaims = append(s.hybrid.cloud.Reclaims, at)
-	slices.SortFunc(s.hybrid.cloud.Reclaims, cmp.Compare[time.Duration])
+// spotLine reads how the provider reclaims a spot node at a time.
+func (s *Scenario) spotLine(a *args, at time.Duration) *fault.Error {
+	r := sim.Reclaim{At: at}
+	if err := a.keys(map[string]reader{"notice": value(into(&r.Notice, parseDuration))}); err != nil {
+		return err
+	}
+
+	s.hybrid.cloud.Reclaims = append(s.hybrid.cloud.Reclaims, r)
+	slices.SortStableFunc(s.hybrid.cloud.Reclaims, func(a, b sim.Reclaim) int { return cmp.Compare(a.At, b.At) })
+
+	return nil
 }
 
 // setUp adds all of it to the configuration of a simulation.

@@ -94,7 +94,7 @@ func (l *Lengths) ran(j *job.Job, asked bool) time.Duration {
 			continue
 		}
 
-		ran := l.view.Now.Sub(r.Started)
+		ran := r.Worked(l.view.Now)
 		if asked {
 			ran = job.Seconds(ran.Seconds() * l.pace(j, r))
 		}

@@ -105,7 +105,7 @@ func Live(ctx context.Context, s Source, opts Options) (*View, error) {
 			continue
 		}
 
-		if err := r.add(d); err != nil {
+		if err := r.add(ctx, d); err != nil {
 			return nil, err
 		}
 	}
@@ -240,10 +240,16 @@ func (r *reader) details(ctx context.Context, jobs []api.Job) ([]api.JobDetail, 
 }
 
 // add puts a job as it is now into the state.
-func (r *reader) add(d api.JobDetail) error {
+func (r *reader) add(ctx context.Context, d api.JobDetail) error {
 	j, err := jobOf(&d)
 	if err != nil {
 		return err
+	}
+
+	if d.Status == job.StatusSuspended {
+		if j.Suspended, err = r.suspendedSince(ctx, &d); err != nil {
+			return err
+		}
 	}
 
 	if d.Why != nil && d.Why.Blocker == "backoff" && d.Why.Start != nil {
@@ -254,11 +260,40 @@ func (r *reader) add(d api.JobDetail) error {
 	r.view.State.Jobs = append(r.view.State.Jobs, j)
 	for i := range d.Runs {
 		if d.Runs[i].State != job.RunEnded {
-			r.view.State.Runs = append(r.view.State.Runs, runOf(&j, &d.Runs[i]))
+			run := runOf(&j, &d.Runs[i])
+			suspend(&run, j.Suspended, time.Duration(d.Ran)-j.Ran)
+			r.view.State.Runs = append(r.view.State.Runs, run)
 		}
 	}
 
 	return nil
+}
+
+// suspendedSince returns since when the program of a job is suspended in place.
+func (r *reader) suspendedSince(ctx context.Context, d *api.JobDetail) (time.Time, error) {
+	page, err := r.Events(ctx, api.EventFilter{Job: d.ID, Kind: "run.suspended", Tail: 1})
+	if err != nil {
+		return time.Time{}, err
+	}
+
+	if n := len(page.Events); n > 0 {
+		return page.Events[n-1].At, nil
+	}
+
+	r.gap("since when %s is suspended is unknown: taken to be since now", d.ID)
+
+	return r.view.Now, nil
+}
+
+// suspend describes a run that is suspended in place since a time, after it has worked for so long.
+func suspend(run *job.Run, since time.Time, worked time.Duration) {
+	if since.IsZero() || len(run.Ranks) != 1 {
+		return
+	}
+
+	k := &run.Ranks[0]
+	k.Suspended, k.Suspension = since, job.Suspension{Number: 1, On: true}
+	k.Lent = job.Duration(max(since.Sub(run.Started)-worked, 0))
 }
 
 // jobOf converts a job of the API.
@@ -376,6 +411,8 @@ func nodeOf(a *api.Node) fleet.Node {
 
 			Isolation:  a.Isolation,
 			SingleUser: a.SingleUser,
+			Snapshots:  a.Snapshots,
+			Suspends:   a.Snapshots != nil && a.Snapshots.Suspend.OK,
 		},
 	}
 
@@ -414,8 +451,13 @@ func (r *reader) strangers(nodes []api.Node) {
 		cpus, memory := n.CPUs-n.CPUsFree, n.Memory-n.MemFree
 		for k := range r.view.State.Runs {
 			for _, rank := range r.view.State.Runs[k].Ranks {
-				if rank.Node == n.ID && rank.State != job.RunEnded {
-					cpus, memory = cpus-rank.CPUs, memory-rank.Memory
+				if rank.Node != n.ID || rank.State == job.RunEnded {
+					continue
+				}
+
+				memory -= rank.Memory
+				if !rank.Lends() {
+					cpus -= rank.CPUs
 				}
 			}
 		}

@@ -87,7 +87,8 @@ func (f *fake) Users(context.Context, api.Page) (api.UserPage, error) {
 func (f *fake) Events(_ context.Context, want api.EventFilter) (api.EventPage, error) {
 	var all []api.Event
 	for _, e := range f.events {
-		if (want.Job == "" || e.Job == want.Job) && (want.Kind == "" || strings.HasPrefix(e.Kind, want.Kind+".")) {
+		ofKind := want.Kind == "" || e.Kind == want.Kind || strings.HasPrefix(e.Kind, want.Kind+".")
+		if (want.Job == "" || e.Job == want.Job) && ofKind {
 			all = append(all, e)
 		}
 	}
@@ -155,6 +156,8 @@ func run(j string, epoch, ordered int, ended *time.Time, n string, gpus ...int) 
 	return r
 }
 
+const oneGPU = `"resources":{"gpus":"1","nodes":"1","cpus":"1"}`
+
 const twoGPUs = `"resources":{"gpus":"2","nodes":"1","cpus":"1"}`
 
 func TestTheYardAsItIsNow(t *testing.T) {
@@ -204,6 +207,56 @@ func TestTheYardAsItIsNow(t *testing.T) {
 	}
 
 	if len(v.Gaps) != 1 || !strings.Contains(v.Gaps[0], "1 job is paused") {
+		t.Errorf("gaps: %v", v.Gaps)
+	}
+}
+
+// TestASuspendedJobIsSeen: j1 has worked for 40 minutes and was suspended twice, the second time at 50, for j2.
+func TestASuspendedJobIsSeen(t *testing.T) {
+	t.Parallel()
+
+	lends := detail("j1", "ada", job.Running, 0, oneGPU+`,"expect":"2h"`, run("j1", 1, 0, nil, "a", 0))
+	lends.Status, lends.Ran = job.StatusSuspended, job.Duration(40*time.Minute)
+	a := node("a", 1, "j2")
+	a.Snapshots = &fleet.Snapshots{Suspend: fleet.Ability{OK: true}}
+	f := &fake{
+		role: tenant.Admin, nodes: []api.Node{a, node("b", 1)},
+		jobs: []api.JobDetail{
+			lends, detail("j2", "ada", job.Running, 45, oneGPU+`,"expect":"10m"`, run("j2", 1, 50, nil, "a", 0)),
+		},
+		events: []api.Event{
+			{Job: "j1", Kind: "run.suspended", At: at(10)}, {Job: "j1", Kind: "run.suspended", At: at(50)},
+			{Job: "j1", Kind: "job.running", At: at(55)},
+		},
+	}
+
+	v, err := yardview.Live(t.Context(), f, yardview.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if j := v.State.Jobs[0]; !j.Suspended.Equal(at(50)) || j.Status() != job.StatusSuspended {
+		t.Errorf("j1 is %s since %s", j.Status(), j.Suspended)
+	}
+
+	r := v.State.Runs[0]
+	if k := r.Ranks[0]; !k.Suspended.Equal(at(50)) || k.Lent != job.Duration(10*time.Minute) || !k.Suspension.On ||
+		r.Worked(v.Now) != 40*time.Minute {
+		t.Errorf("its rank is %+v", k)
+	}
+
+	if nodes := v.State.Nodes; !nodes[0].Inventory.Lends().OK || nodes[1].Inventory.Lends().OK {
+		t.Errorf("nodes %+v", nodes)
+	}
+
+	yard := yardmaster.New(yardmaster.Defaults(ordered.FIFO{}))
+	yard.Load(v.Now, v.State)
+
+	if view := yard.View(v.Now); len(view.Running) != 1 || view.Running[0].Job != "j2" || view.Rooms[0].Free != 0 {
+		t.Errorf("policies see %d running jobs, and the GPUs %b free", len(view.Running), view.Rooms[0].Free)
+	}
+
+	if len(v.Gaps) > 0 {
 		t.Errorf("gaps: %v", v.Gaps)
 	}
 }

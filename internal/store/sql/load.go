@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
+	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/yardmaster"
@@ -47,6 +49,10 @@ func load(ctx context.Context, tx *dbsql.Tx, recent time.Time) (state yardmaster
 		},
 		func() (err error) {
 			state.Nodes, err = collect(ctx, tx, "node", nodeTable.selects(), nil, readNode)
+			return err
+		},
+		func() (err error) {
+			state.IdleSince, err = loadIdle(ctx, tx, state.Nodes)
 			return err
 		},
 		func() (err error) {
@@ -108,6 +114,36 @@ func load(ctx context.Context, tx *dbsql.Tx, recent time.Time) (state yardmaster
 	}
 
 	return state, nil
+}
+
+// idleJobs bounds how many of the newest jobs of a node are looked at for the one that ended last there.
+const idleJobs = 20
+
+// loadIdle reads when the last run on each node ended.
+func loadIdle(ctx context.Context, tx *dbsql.Tx, nodes []fleet.Node) (map[id.Node]time.Time, error) {
+	idle := make(map[id.Node]time.Time, len(nodes))
+	for i := range nodes {
+		n := &nodes[i]
+		if n.State == fleet.Removed {
+			continue
+		}
+
+		runs, err := collect(ctx, tx, "run", runTable.selects()+`WHERE state = 'ended' AND num IN (
+			SELECT num FROM job_nodes WHERE node = $1 ORDER BY num DESC LIMIT $2)`, []any{string(n.ID), idleJobs}, readRun)
+		if err != nil {
+			return nil, err
+		}
+
+		idle[n.ID] = n.Joined
+		for k := range runs {
+			here := func(r job.Rank) bool { return r.Node == n.ID }
+			if runs[k].Ended.After(idle[n.ID]) && slices.ContainsFunc(runs[k].Ranks, here) {
+				idle[n.ID] = runs[k].Ended
+			}
+		}
+	}
+
+	return idle, nil
 }
 
 // loadIncarnation reads the newest incarnation. Numbers that earlier ones may have used count as used.

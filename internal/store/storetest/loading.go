@@ -3,6 +3,7 @@ package storetest
 import (
 	"time"
 
+	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/yardmaster"
@@ -14,6 +15,7 @@ func loading() []contract {
 		{"jobs that ended long ago are left out", leavesOutOld},
 		{"the final states of needed jobs are loaded", tellsNeeds},
 		{"only runs that have not ended are loaded", loadsLiveRuns},
+		{"the last run of a node is loaded", loadsIdle},
 		{"the greatest numbers are those ever given", loadsGreatest},
 	}
 }
@@ -74,6 +76,36 @@ func loadsLiveRuns(h *harness) {
 
 	s := h.with(b)
 	h.same("runs", h.load(s, dayOne).Runs, b.Runs[1:])
+}
+
+func loadsIdle(h *harness) {
+	b := &yardmaster.Batch{Jobs: []job.Job{
+		plainJob(1, "ada", "moved", job.Running), plainJob(2, "ada", "later", job.Failed),
+	}}
+	b.Nodes = []fleet.Node{
+		sampleNode("gpu-1", fleet.Ready), sampleNode("gpu-2", fleet.Ready), sampleNode("gpu-3", fleet.Ready),
+		sampleNode("gone", fleet.Removed),
+	}
+
+	for i := range b.Nodes {
+		b.Nodes[i].Joined = dayOne
+	}
+
+	// j1 was on gpu-1 twice and runs on gpu-2 now; j2, of two ranks, began later and ended before.
+	for i, end := range []time.Duration{time.Hour, 4 * time.Hour, 0} {
+		run := sampleRun("j1", i+1, job.RunEnded, "gpu-1")
+		run.Ended = dayOne.Add(end)
+		b.Runs = append(b.Runs, run)
+	}
+
+	b.Runs[2] = sampleRun("j1", 3, job.RunRunning, "gpu-2")
+	both := sampleRun("j2", 1, job.RunEnded, "gpu-1", "gpu-2")
+	both.Ended = dayOne.Add(3 * time.Hour)
+	b.Runs = append(b.Runs, both)
+
+	h.same("ends", h.load(h.with(b), dayOne).IdleSince, map[id.Node]time.Time{
+		"gpu-1": dayOne.Add(4 * time.Hour), "gpu-2": dayOne.Add(3 * time.Hour), "gpu-3": dayOne,
+	})
 }
 
 func loadsGreatest(h *harness) {

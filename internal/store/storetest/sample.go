@@ -140,7 +140,7 @@ func sampleRun(j id.Job, epoch int, state job.RunState, nodes ...id.Node) job.Ru
 func sampleNode(name id.Node, state fleet.State) fleet.Node {
 	n := full[fleet.Node](1)
 	n.ID, n.Class, n.State = name, fleet.Reserved, state
-	n.Reserved = nil // stored on its own
+	n.Reserved, n.Upcoming = nil, nil // stored on their own
 
 	return n
 }

@@ -165,6 +165,8 @@ type State struct {
 	Reservations []fleet.Reservation
 	// Needs holds the states of final jobs that waiting jobs need.
 	Needs map[id.Job]job.State
+	// IdleSince is when the last run on a node ended, or when the node joined if it has had none.
+	IdleSince map[id.Node]time.Time
 	// LastJob, LastEvent and LastLease are the greatest numbers ever used.
 	LastJob   uint64
 	LastEvent uint64

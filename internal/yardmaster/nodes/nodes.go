@@ -62,6 +62,7 @@ type Nodes struct {
 	agents   []fleet.Agent    // admitted since the last Take
 	singles  map[id.Node]bool // that run jobs of one user at a time
 	reserved map[id.Node]bool // that are reserved for a user now
+	upcoming map[id.Node]bool // that will be soon
 }
 
 // New returns a yard without nodes. Events go to the feed.
@@ -75,6 +76,7 @@ func New(p contact.Patience, feed *batch.Feed, timers *timers.Timers, w Watcher)
 		timers:   timers,
 		singles:  map[id.Node]bool{},
 		reserved: map[id.Node]bool{},
+		upcoming: map[id.Node]bool{},
 	}
 }
 
@@ -108,10 +110,31 @@ func (r *Nodes) countSingle(n *fleet.Node) {
 	} else {
 		delete(r.reserved, n.ID)
 	}
+
+	if n.Upcoming != nil && n.State != fleet.Removed {
+		r.upcoming[n.ID] = true
+	} else {
+		delete(r.upcoming, n.ID)
+	}
 }
 
 // AnyReserved reports whether some node is reserved for a user now.
 func (r *Nodes) AnyReserved() bool { return len(r.reserved) > 0 }
+
+// AnyUpcoming reports whether some node will be reserved for a user soon.
+func (r *Nodes) AnyUpcoming() bool { return len(r.upcoming) > 0 }
+
+// Announce sets the next reservation of a node that has not begun, nil if none begins soon.
+func (r *Nodes) Announce(n *Node, next *fleet.Upcoming) {
+	if n.Upcoming == next || n.Upcoming != nil && next != nil && *n.Upcoming == *next {
+		return
+	}
+
+	n.Upcoming = next
+	if n.State != fleet.Removed {
+		r.change(n)
+	}
+}
 
 // Reserve reserves a node, or ends that with nil.
 func (r *Nodes) Reserve(n *Node, to *fleet.Reservation) {

@@ -1,6 +1,7 @@
 package problem
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -33,7 +34,6 @@ func (y *Yard) ListOffers() {
 		return
 	}
 
-	catalogue := ondemand.NewCatalogue(y.View.Offers)
 	leased := map[id.Job][]*fleet.Lease{}
 	for _, l := range y.View.Leases {
 		if l.Job != "" && l.Live() {
@@ -48,7 +48,7 @@ func (y *Yard) ListOffers() {
 		case len(leased[t.Item.Job]) > 0:
 			t.OnOffer = y.onLease(t, leased[t.Item.Job])
 		case len(y.View.Offers) > 0:
-			t.OnOffer = y.bestOffer(t, catalogue, "")
+			t.OnOffer = y.bestOffer(t, "")
 		}
 	}
 }
@@ -56,7 +56,31 @@ func (y *Yard) ListOffers() {
 // NextOffer returns the best configuration of a task on another offer than the one that it has, nil if
 // there is none.
 func (y *Yard) NextOffer(t *Task) *OnOffer {
-	return y.bestOffer(t, ondemand.NewCatalogue(y.View.Offers), t.OnOffer.Offer.Name)
+	return y.bestOffer(t, t.OnOffer.Offer.Name)
+}
+
+// options lists the ways to provision nodes for a task, whatever its limits allow.
+func (y *Yard) options(t *Task) []provision.Option {
+	if y.catalogue == nil {
+		y.catalogue = ondemand.NewCatalogue(y.View.Offers)
+	}
+
+	return y.catalogue.Fit(&t.Item.Shape.Need).Options(y.query(t))
+}
+
+// leastRent returns what the cheapest nodes cost per second that could be provisioned for a task, infinity if none can
+// be.
+func (y *Yard) leastRent(t *Task) money.PerSecond {
+	least := money.PerSecond(math.Inf(1))
+	if len(y.View.Offers) == 0 || !fleet.OnDemand.Allows(t.Item.Shape.Need.Place) {
+		return least
+	}
+
+	for _, o := range y.options(t) {
+		least = min(least, o.Offer.PerHour().Times(float64(o.Nodes)).PerSecond())
+	}
+
+	return least
 }
 
 // query describes a task to package provision.
@@ -66,18 +90,17 @@ func (y *Yard) query(t *Task) provision.Query {
 
 // bestOffer returns the configuration with the lowest total of those that the task's limits
 // allow, nil if there is none. The offer besides is left out.
-func (y *Yard) bestOffer(t *Task, c *ondemand.Catalogue, besides string) *OnOffer {
+func (y *Yard) bestOffer(t *Task, besides string) *OnOffer {
 	need := &t.Item.Shape.Need
 	allow := y.View.Allow(t.Item)
 	if allow.HoldReason != "" {
 		return nil
 	}
 
-	fit := c.Fit(need)
 	none := place.NewClaims(y.View)
 	var best *OnOffer
 
-	for _, o := range fit.Options(y.query(t)) {
+	for _, o := range y.options(t) {
 		if o.Offer.Name == besides || ondemand.Barred(none, &allow, need, &o, o.Money) != "" {
 			continue
 		}

@@ -1,6 +1,7 @@
 package problem
 
 import (
+	"math"
 	"time"
 
 	"trainyard/internal/fleet"
@@ -84,9 +85,8 @@ const unknownLasts = time.Hour
 
 // enter makes tasks of the queued and the preemptible jobs.
 func (y *Yard) enter(waiting []*queue.Item) {
-	y.shapes = map[*queue.Shape]*Shape{}
-	y.needs = map[fleet.Need]*Shape{}
-	y.configurations = map[configurationKey][]Configuration{}
+	y.remember()
+
 	y.Tasks = make([]Task, 0, len(waiting)+len(y.preemptible))
 	for _, l := range y.preemptible {
 		y.Tasks = append(y.Tasks, Task{Item: l.run.Item, Running: l.run, CurrentRooms: l.rooms, Current: -1,
@@ -102,6 +102,13 @@ func (y *Yard) enter(waiting []*queue.Item) {
 	if undated {
 		y.rank()
 	}
+}
+
+// remember makes room for what is computed once for many jobs.
+func (y *Yard) remember() {
+	y.shapes = map[*queue.Shape]*Shape{}
+	y.needs = map[fleet.Need]*Shape{}
+	y.configurations = map[configurationKey][]Configuration{}
 }
 
 // rank records the position in the queue of jobs without a deadline.
@@ -246,20 +253,23 @@ func (y *Yard) endOf(r *place.Running) time.Time {
 // ConfigurationsOf returns the configurations for jobs of the task's shape and speed.
 func (y *Yard) ConfigurationsOf(t *Task) []Configuration {
 	if t.configurations == nil {
-		key := configurationKey{
-			y.ShapeOf(t.Item.Shape), t.Item.Outlook.Speed, t.Item.Outlook.Reference, onlyLimited(t.Item),
-		}
-
-		list, known := y.configurations[key]
-		if !known {
-			list = y.listConfigurations(t.Item)
-			y.configurations[key] = list
-		}
-
-		t.configurations = list
+		t.configurations = y.configurationsOf(t.Item)
 	}
 
 	return t.configurations
+}
+
+// configurationsOf returns the configurations for jobs of an item's shape and speed.
+func (y *Yard) configurationsOf(it *queue.Item) []Configuration {
+	key := configurationKey{y.ShapeOf(it.Shape), it.Outlook.Speed, it.Outlook.Reference, onlyLimited(it)}
+
+	list, known := y.configurations[key]
+	if !known {
+		list = y.listConfigurations(it)
+		y.configurations[key] = list
+	}
+
+	return list
 }
 
 // listConfigurations lists the configurations of a job. If it was measured on no kind of GPU in the yard, all
@@ -408,7 +418,7 @@ func (d *Configuration) On(i int) int {
 }
 
 // SetLateCost sets what a second past the deadline costs: the late cost of the job, or else a multiple
-// of the price of its cheapest candidate. Without a deadline every second costs such a multiple, and
+// of the price of the cheapest GPUs that it could have. Without a deadline every second costs such a multiple, and
 // more the longer ago the job was submitted.
 func (y *Yard) SetLateCost(t *Task) {
 	o := t.Item.Outlook
@@ -417,14 +427,7 @@ func (y *Yard) SetLateCost(t *Task) {
 		return
 	}
 
-	least := money.PerSecond(0)
-	for k := range t.Candidates {
-		f := &t.Candidates[k]
-		if rent := y.Kinds[f.Kind].GPURate.Of(max(f.Amount(), 1)); k == 0 || rent < least {
-			least = rent
-		}
-	}
-
+	least := y.leastRate(t)
 	if t.HasDeadline {
 		t.LateCost = least.Times(y.o.Late)
 		return
@@ -432,4 +435,47 @@ func (y *Yard) SetLateCost(t *Task) {
 
 	age := max(y.Now.Sub(o.Submitted).Seconds(), 0)
 	t.LateCost = least.Times(y.o.Wait * (1 + age/max(y.o.Patience.Seconds(), 1)))
+}
+
+// leastRate returns what the cheapest GPUs cost per second that a task could have: on nodes of the yard, or else on
+// offers. Nodes that take no new runs at present count too, because a job's deadline is worth the same whether a
+// node is cordoned or not: otherwise another offer would be provisioned while it is.
+func (y *Yard) leastRate(t *Task) money.PerSecond {
+	least := money.PerSecond(math.Inf(1))
+	for k := range t.Candidates {
+		least = min(least, y.rateOf(&t.Candidates[k].Configuration))
+	}
+
+	closed := y.closedRooms()
+	list := closed.configurationsOf(t.Item)
+
+	for i := range list {
+		least = min(least, closed.rateOf(&list[i]))
+	}
+
+	if math.IsInf(float64(least), 1) {
+		least = y.leastRent(t)
+	}
+
+	if math.IsInf(float64(least), 1) {
+		return 0 // nothing can run it
+	}
+
+	return least
+}
+
+// rateOf returns what the GPUs of a configuration cost per second, on well used nodes.
+func (y *Yard) rateOf(d *Configuration) money.PerSecond {
+	return y.Kinds[d.Kind].GPURate.Of(max(d.Amount(), 1))
+}
+
+// closedRooms returns the yard of the rooms that take no new runs at present.
+func (y *Yard) closedRooms() *Yard {
+	if y.closed == nil {
+		y.closed = &Yard{o: y.o, terms: y.terms, View: y.View, Now: y.Now, Rooms: y.Rooms}
+		y.closed.groupRooms(false)
+		y.closed.remember()
+	}
+
+	return y.closed
 }

@@ -42,6 +42,8 @@ type Yard struct {
 	candidateSpace []Candidate // memory for the candidates of all tasks
 	previous       []int32     // scratch space: nodes that a task had
 	TasksIn        [][]int32   // tasks with a seat in each room
+	closed         *Yard       // the rooms that take no new runs at present, for their prices; nil until it is needed
+	catalogue      *ondemand.Catalogue
 }
 
 // Kind is a kind of node: one kind of GPU, one class, one price.
@@ -75,7 +77,7 @@ func NewYard(v *place.View, o *Assumptions, fixed bool) *Yard {
 
 	y.Rooms = slices.Clone(v.Rooms)
 	y.free()
-	y.groupRooms()
+	y.groupRooms(true)
 	y.enter(v.Queue.Items())
 
 	return y
@@ -183,12 +185,13 @@ func (y *Yard) Find(n id.Node) int {
 	return -1
 }
 
-// groupRooms groups the open rooms by kind. A node with several kinds of GPU is a kind of its own.
-func (y *Yard) groupRooms() {
+// groupRooms groups the rooms that are open, or those that are not, by kind. A node with several kinds of GPU is a
+// kind of its own.
+func (y *Yard) groupRooms(open bool) {
 	y.Positions = make([]Position, len(y.Rooms))
 	for i := range y.Rooms {
 		r := &y.Rooms[i]
-		if !r.Open {
+		if r.Open != open {
 			y.Positions[i] = Position{-1, -1}
 			continue
 		}
