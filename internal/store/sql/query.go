@@ -185,17 +185,36 @@ func (s *Store) Tokens(ctx context.Context, owner id.User, after id.Token, limit
 
 // Jobs lists jobs, newest first.
 func (s *Store) Jobs(ctx context.Context, f store.JobFilter) ([]job.Job, error) {
-	from, order, w := jobsOf(&f)
-	if f.Before > 0 {
-		w.add(order+" < ?", int64(min(f.Before, math.MaxInt64)))
+	if f.Limit <= maxPage {
+		return s.listJobs(ctx, f)
 	}
 
-	query, err := w.query("SELECT "+jobTable.list("jobs.")+from, order+" DESC", f.Limit)
+	return s.readJobs(ctx, f)
+}
+
+// readJobs reads jobs from the database alone.
+func (s *Store) readJobs(ctx context.Context, f store.JobFilter) ([]job.Job, error) {
+	query, args, err := jobsQuery(&f, jobTable.list("jobs."))
 	if err != nil {
 		return nil, err
 	}
 
-	return collect(ctx, s.read, "job", query, w.args, readJob)
+	return collect(ctx, s.read, "job", query, args, readJob)
+}
+
+// maxPage is the greatest number of jobs that are read for people; more are read by the server for itself, once.
+const maxPage = 501
+
+// jobsQuery returns the query for columns of the jobs that a filter lets through.
+func jobsQuery(f *store.JobFilter, columns string) (query string, args []any, err error) {
+	from, order, w := jobsOf(f)
+	if f.Before > 0 {
+		w.add(order+" < ?", int64(min(f.Before, math.MaxInt64)))
+	}
+
+	query, err = w.query("SELECT "+columns+from, order+" DESC", f.Limit)
+
+	return query, w.args, err
 }
 
 // CountJobs counts jobs by the word that people see.

@@ -51,6 +51,7 @@ type Store struct {
 	engine   engine
 	write    *dbsql.DB
 	read     *reader
+	jobs     jobCache
 	lease    *dbsql.DB // for leadership alone, so that it waits for no commit and no query
 	clock    clock.Clock
 	log      *slog.Logger
