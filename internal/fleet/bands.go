@@ -132,6 +132,8 @@ func (t *Table) Bands() []Band {
 func (t *Table) changed(i int) {
 	t.rooms[i].Mark = new(byte)
 	t.changes.add(i)
+	t.frozen.drop(i)
+
 	if t.arranged {
 		t.order.move(i, &t.rooms[i])
 	}

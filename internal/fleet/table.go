@@ -57,6 +57,7 @@ type Table struct {
 	order    arrangement
 	arranged bool // order is up to date
 	changes  Changes
+	frozen   frozenTable
 }
 
 // group is what the rooms of a band have in common.
@@ -211,7 +212,7 @@ func (t *Table) Book(n id.Node, h Hold) {
 		return
 	}
 
-	r := &t.rooms[at]
+	r := t.ownHolds(at)
 	r.drop(h.Run)
 	where, _ := slices.BinarySearchFunc(r.Holds, h, CompareHolds)
 	r.Holds = slices.Insert(r.Holds, where, h)
@@ -252,7 +253,7 @@ func (t *Table) Release(n id.Node, run id.Run) {
 		return
 	}
 
-	r := &t.rooms[at]
+	r := t.ownHolds(at)
 	r.drop(run)
 	r.recount()
 	t.changed(at)
@@ -282,7 +283,9 @@ func (t *Table) SharedRooms() []Room {
 }
 
 func (t *Table) reindex() {
+	t.frozen.reorder(len(t.rooms))
 	clear(t.index)
+
 	for i := range t.rooms {
 		t.index[t.rooms[i].Node.ID] = i
 	}

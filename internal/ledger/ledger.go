@@ -46,6 +46,7 @@ type Ledger struct {
 	meters      map[id.Node]*Meter
 	booting     map[id.Lease]id.Node // name under which a machine is metered until it joins
 	dirty       map[id.Node]bool     // whose meters have to be stored
+	readings    map[id.Node]*State   // copies of meters that have not changed since
 	changes     Changes
 	lastPosting uint64 // number of the last one
 	lastSaving  uint64
@@ -60,6 +61,7 @@ func New(t *fleet.Tariff, charge func(*Posting)) *Ledger {
 	return &Ledger{
 		tariff: t, charge: charge,
 		meters: map[id.Node]*Meter{}, booting: map[id.Lease]id.Node{}, dirty: map[id.Node]bool{},
+		readings:  map[id.Node]*State{},
 		decisions: map[id.Job]*JobDecisions{}, changedDecisions: map[id.Job]bool{},
 	}
 }
@@ -158,6 +160,7 @@ func (g *Ledger) set(now time.Time, n *fleet.Node, foreign uint64, holders []Hol
 // posted numbers what was posted and charges it.
 func (g *Ledger) posted(n id.Node, from int, before time.Time) {
 	g.dirty[n] = true
+	delete(g.readings, n)
 
 	if m := g.meters[n]; m != nil && len(g.changes.Postings) == from && m.Since().Equal(before) {
 		return // only the holders changed, which are stored with the meter
@@ -238,6 +241,23 @@ func (g *Ledger) Take() Changes {
 	g.changes = Changes{}
 
 	return changes
+}
+
+// Reading returns the state of a node's meter, which is not changed any more; nil if it has none.
+func (g *Ledger) Reading(n id.Node) *State {
+	m, ok := g.meters[n]
+	if !ok {
+		return nil
+	}
+
+	r, ok := g.readings[n]
+	if !ok {
+		s := m.Save()
+		r = &s
+		g.readings[n] = r
+	}
+
+	return r
 }
 
 // Peek returns what would be posted if everything ended now.

@@ -83,6 +83,15 @@ func (m *Meter) Save() State {
 	return s
 }
 
+// Peek returns what a meter with this state would post if the interval ended now.
+func (s *State) Peek(now time.Time) []Posting {
+	m := Meter{s: *s}
+	m.s.Holders = slices.Clone(s.Holders)
+	m.reallocate()
+
+	return m.post(nil, wholeMillis(now))
+}
+
 // Since returns until when everything is posted.
 func (m *Meter) Since() time.Time { return m.s.Since }
 

@@ -224,37 +224,16 @@ type vacancy struct {
 // afterEnds says which jobs must have ended before there is room for the job: those of the
 // nodes that are expected to be free first.
 func afterEnds(m *fleet.Matcher, open, fit []*fleet.Room) []Remedy {
-	var list []vacancy
-	for _, r := range open {
-		if slices.Contains(fit, r) {
-			continue
-		}
-
-		if found, ok := vacancyOf(m, r); ok {
-			list = append(list, found)
-		}
-	}
-
 	missing := m.Need.Nodes - len(fit)
+	list := soonest(m, open, fit, missing)
 	if len(list) < missing {
 		return nil
 	}
 
-	slices.SortStableFunc(list, func(a, b vacancy) int {
-		switch {
-		case a.at.IsZero() && !b.at.IsZero():
-			return 1
-		case b.at.IsZero() && !a.at.IsZero():
-			return -1
-		}
-
-		return cmp.Or(a.at.Compare(b.at), cmp.Compare(len(a.holds), len(b.holds)), cmp.Compare(a.node, b.node))
-	})
-
 	var jobs []id.Job
 	var names, nodes []string
 
-	for _, o := range list[:missing] {
+	for _, o := range list {
 		nodes = append(nodes, string(o.node))
 
 		for i := range o.holds {
@@ -267,6 +246,48 @@ func afterEnds(m *fleet.Matcher, open, fit []*fleet.Room) []Remedy {
 	}
 
 	return []Remedy{{Text: fmt.Sprintf("%s room for it when %s ended", have(nodes), have(names)), Ended: jobs}}
+}
+
+// soonest lists the nodes on which there will be room for the job first, at most as many as are missing. fit are those
+// of the open nodes that have room now, in the same order. No more than those that are missing are kept on the way.
+func soonest(m *fleet.Matcher, open, fit []*fleet.Room, missing int) []vacancy {
+	list := make([]vacancy, 0, missing)
+
+	for _, r := range open {
+		if len(fit) > 0 && fit[0] == r {
+			fit = fit[1:]
+			continue
+		}
+
+		var last *vacancy
+		if len(list) == missing {
+			last = &list[missing-1]
+		}
+
+		found, ok := vacancyOf(m, r, last)
+		if !ok {
+			continue
+		}
+
+		at, _ := slices.BinarySearchFunc(list, found, compareVacancies)
+		if at < missing {
+			list = slices.Insert(list[:min(len(list), missing-1)], at, found)
+		}
+	}
+
+	return list
+}
+
+// compareVacancies orders nodes by when the job fits there, unknown times last, then by how many runs must have ended.
+func compareVacancies(a, b vacancy) int {
+	return cmp.Or(compareEnds(a.at, b.at), cmp.Compare(len(a.holds), len(b.holds)), cmp.Compare(a.node, b.node))
+}
+
+// beats reports whether it comes before any node whose name is greater and where the job does not fit before a time.
+func (o *vacancy) beats(ends time.Time) bool {
+	later := compareEnds(ends, o.at)
+
+	return later > 0 || later == 0 && len(o.holds) == 1
 }
 
 // have names things with their verb: "a has", "a and b have". Of many it names the first.
@@ -285,31 +306,34 @@ func have(names []string) string {
 
 // vacancyOf returns which runs on a node must have ended before the job fits there: the first
 // to end, without those that make no difference. It is false where GPUs are shared: what is left
-// of one depends on who else shares it.
-func vacancyOf(m *fleet.Matcher, r *fleet.Room) (vacancy, bool) {
+// of one depends on who else shares it. It is also false if the node is no better than the last one that is needed,
+// which is nil if all are.
+func vacancyOf(m *fleet.Matcher, r *fleet.Room, last *vacancy) (vacancy, bool) {
 	o := vacancy{node: r.Node.ID}
 	if slices.ContainsFunc(r.Holds, func(h fleet.Hold) bool { return h.Share > 0 }) {
 		return o, false
 	}
 
-	for i := range r.Holds {
-		o.holds = append(o.holds, r.Holds[i])
-		if fitsAfter(m, r, o.holds) {
-			break
+	fits := false
+	for i := 0; i < len(r.Holds) && !fits; i++ {
+		if last != nil && last.beats(r.Holds[i].Ends) {
+			return o, false
 		}
+
+		o.holds, o.at = r.Holds[:i+1], r.Holds[i].Ends
+		fits = fitsAfter(m, r, o.holds)
 	}
 
-	if !fitsAfter(m, r, o.holds) {
+	if !fits {
 		return o, false
 	}
 
-	for i := len(o.holds) - 1; i >= 0; i-- {
+	o.holds = slices.Clone(o.holds)
+	for i := len(o.holds) - 2; i >= 0; i-- { // without the last it does not fit
 		if fewer := slices.Delete(slices.Clone(o.holds), i, i+1); fitsAfter(m, r, fewer) {
 			o.holds = fewer
 		}
 	}
-
-	o.at = o.holds[len(o.holds)-1].Ends
 
 	return o, true
 }

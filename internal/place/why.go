@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -650,10 +651,10 @@ type nodeHold struct {
 }
 
 // holders lists the runs that hold something that the job needs, by expected end with unknown
-// ends last, at most maxHolders.
+// ends last, at most maxHolders. No more than those are kept on the way: a yard has very many.
 func holders(m *fleet.Matcher, open []*fleet.Room) []nodeHold {
 	need := &m.Need
-	var all []nodeHold
+	list := make([]nodeHold, 0, maxHolders)
 
 	for _, r := range open {
 		if _, fits := m.Fits(r); fits {
@@ -661,27 +662,39 @@ func holders(m *fleet.Matcher, open []*fleet.Room) []nodeHold {
 		}
 
 		lacksHost := r.CPUs < need.CPUs || r.Memory < need.Memory
-		for _, h := range r.Holds {
-			if need.GPUs == 0 || h.GPUs != 0 || lacksHost {
-				all = append(all, nodeHold{h, r.Node.ID})
+		for i := range r.Holds {
+			h := &r.Holds[i]
+			if len(list) == maxHolders && compareEnds(h.Ends, list[maxHolders-1].hold.Ends) >= 0 {
+				break // those after it end later still
 			}
+
+			if need.GPUs > 0 && h.GPUs == 0 && !lacksHost {
+				continue
+			}
+
+			// After those with the same end, which are on nodes that come before.
+			at, _ := slices.BinarySearchFunc(list, h.Ends, func(o nodeHold, ends time.Time) int {
+				return cmp.Or(compareEnds(o.hold.Ends, ends), -1)
+			})
+			list = slices.Insert(list[:min(len(list), maxHolders-1)], at, nodeHold{*h, r.Node.ID})
 		}
 	}
 
-	slices.SortStableFunc(all, func(a, b nodeHold) int {
-		switch {
-		case a.hold.Ends.IsZero() && b.hold.Ends.IsZero():
-			return 0
-		case a.hold.Ends.IsZero():
-			return 1
-		case b.hold.Ends.IsZero():
-			return -1
-		}
+	return list
+}
 
-		return a.hold.Ends.Compare(b.hold.Ends)
-	})
+// compareEnds orders expected ends, unknown ones last.
+func compareEnds(a, b time.Time) int {
+	switch {
+	case a.IsZero() && b.IsZero():
+		return 0
+	case a.IsZero():
+		return 1
+	case b.IsZero():
+		return -1
+	}
 
-	return all[:min(len(all), maxHolders)]
+	return a.Compare(b)
 }
 
 // reservedNodes says which nodes are reserved.

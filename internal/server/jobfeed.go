@@ -7,7 +7,6 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
-	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/yardmaster"
@@ -134,15 +133,14 @@ func (f *jobFeed) isNews(now *api.Job, blocker place.Blocker) bool {
 func (s *Server) liveJob(ctx context.Context, j *job.Job) (api.Job, place.Blocker, bool) {
 	out := toJob(j)
 
-	var briefs []yardmaster.Brief
-	err := s.query(ctx, func(y *yardmaster.Yard) { briefs = y.Briefs(s.Clock.Now(), []id.Job{j.ID}) })
+	briefs, err := s.briefs(ctx, []job.Job{*j})
 	if err != nil {
 		return out, place.BlockNone, false
 	}
 
 	addBrief(&out, &briefs[0])
 
-	made, err := s.seer.Waiting(ctx, []job.Job{*j})
+	made, err := s.seer.Waiting([]job.Job{*j})
 	if err != nil && fault.KindOf(err) != fault.Unavailable {
 		return out, briefs[0].Blocker, false
 	}

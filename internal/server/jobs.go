@@ -177,12 +177,12 @@ func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*httpapi.Body
 		page.Jobs = append(page.Jobs, toJob(&jobs[i]))
 	}
 
-	// While nothing can be stored the loop does not answer; a list of what is stored is of use then too.
-	if err := s.addBriefs(ctx, page.Jobs); err != nil && fault.KindOf(err) != fault.Unavailable {
+	// A list of what is stored is of use also where nothing else is known: another server leads.
+	if err := s.addBriefs(ctx, page.Jobs, jobs); err != nil && fault.KindOf(err) != fault.Unavailable {
 		return nil, s.fail(ctx, err)
 	}
 
-	foreseen, err := s.seer.Waiting(ctx, jobs)
+	foreseen, err := s.seer.Waiting(jobs)
 	if err != nil && fault.KindOf(err) != fault.Unavailable {
 		return nil, s.fail(ctx, err)
 	}
@@ -253,22 +253,14 @@ func confineJobs(ctx context.Context, f *store.JobFilter) error {
 }
 
 // addBriefs fills in what is not stored: where live jobs run and why others wait.
-func (s *Server) addBriefs(ctx context.Context, jobs []api.Job) error {
-	ids := make([]id.Job, len(jobs))
-	for i := range jobs {
-		ids[i] = jobs[i].ID
-	}
-
-	var briefs []yardmaster.Brief // written by the loop, perhaps after we gave up on it
-	err := s.query(ctx, func(y *yardmaster.Yard) {
-		briefs = y.Briefs(s.Clock.Now(), ids)
-	})
+func (s *Server) addBriefs(ctx context.Context, out []api.Job, jobs []job.Job) error {
+	briefs, err := s.briefs(ctx, jobs)
 	if err != nil {
 		return err
 	}
 
 	for i := range briefs {
-		addBrief(&jobs[i], &briefs[i])
+		addBrief(&out[i], &briefs[i])
 	}
 
 	return nil
@@ -356,16 +348,8 @@ func (s *Server) getJob(ctx context.Context, in *getJobInput) (*httpapi.Body[api
 		return nil, s.fail(ctx, err)
 	}
 
-	err = s.query(ctx, func(y *yardmaster.Yard) {
-		if why, ok := y.Why(s.Clock.Now(), j.ID); ok {
-			d.Why = toWhy(&why)
-		}
-
-		addBrief(&d.Job, &y.Briefs(s.Clock.Now(), []id.Job{j.ID})[0])
-	})
-
-	// What is stored is of use also while the loop does not answer, or runs at another server.
-	if err != nil && fault.KindOf(err) != fault.Unavailable {
+	// What is stored is of use also where nothing else is known: another server leads.
+	if err := s.addWhy(ctx, &d, &j); err != nil && fault.KindOf(err) != fault.Unavailable {
 		return nil, s.fail(ctx, err)
 	}
 
@@ -401,6 +385,23 @@ func (s *Server) getJob(ctx context.Context, in *getJobInput) (*httpapi.Body[api
 	}
 
 	return &httpapi.Body[api.JobDetail]{Body: d}, nil
+}
+
+// addWhy fills in what is not stored of one job: as lists show it, and why it waits.
+func (s *Server) addWhy(ctx context.Context, out *api.JobDetail, j *job.Job) error {
+	briefs, err := s.briefs(ctx, []job.Job{*j})
+	if err != nil {
+		return err
+	}
+
+	addBrief(&out.Job, &briefs[0])
+
+	why, waits, err := s.why(ctx, j)
+	if waits {
+		out.Why = toWhy(&why)
+	}
+
+	return err
 }
 
 func (s *Server) changeJob(

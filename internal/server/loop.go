@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"trainyard/internal/api"
@@ -35,8 +36,9 @@ type Loop struct {
 	kept    []request     // messages that came while commits failed and that the yard waits for
 	over    chan struct{} // closed when the loop has ended
 	stall   *stall
-	rest    time.Time      // no round before then
-	planner sync.WaitGroup // plans that are made beside the loop
+	newest  atomic.Pointer[snapshot] // from which questions are answered
+	rest    time.Time                // no round before then
+	planner sync.WaitGroup           // plans that are made beside the loop
 	metrics *metrics.Loop
 }
 
@@ -75,10 +77,16 @@ func NewLoop(c LoopConfig) *Loop {
 		c.Held = func() error { return nil }
 	}
 
-	return &Loop{
+	l := &Loop{
 		yard: c.Yard, store: c.Store, engine: c.Engine, clock: c.Clock, log: c.Log, after: c.After, held: c.Held,
 		in: make(chan request, maxBatch), over: make(chan struct{}), stall: newStall(), metrics: metrics.NewLoop(),
 	}
+
+	if l.yard != nil {
+		l.publish()
+	}
+
+	return l
 }
 
 // Tell lets fn hear of every committed batch, after those who do already. The loop must
@@ -323,7 +331,11 @@ func (l *Loop) handle(ctx context.Context, batch []request) error {
 		}
 
 		l.engine.Carry(b.Orders, b.Closed)
+	}
 
+	l.publish()
+
+	if !b.Empty() {
 		for _, tell := range l.after {
 			tell(b)
 		}

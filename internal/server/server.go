@@ -145,7 +145,8 @@ func New(c Config, d Deps, start string) *Server {
 	s.router = httpapi.Router{API: s.api, Mux: s.mux, Log: d.Log}
 	s.content = content.New(d.Store, d.Blobs, d.Clock)
 	s.outputs = outputs.New(d.Store, d.Blobs, d.Clock, c.Limits.UserFiles)
-	s.seer = forecaster.New(forecaster.Deps{Store: d.Store, Clock: d.Clock, Log: d.Log, Do: s.do, Query: s.query})
+	s.seer = forecaster.New(forecaster.Deps{Store: d.Store, Clock: d.Clock, Log: d.Log, Do: s.do, Query: s.query,
+		Statuses: s.statuses})
 	d.Loop.Tell(s.seer.Follow)
 	s.notifier = notifier.New(notifier.Deps{
 		Settings: c.Notify, Store: d.Store, Feed: d.Feed, Vault: d.Vault, Clock: d.Clock, Log: d.Log, Do: s.do,

@@ -207,7 +207,7 @@ func (s *Server) preview(
 		jobs[i] = job.Job{Owner: owner, Spec: &file.Jobs[i].Spec, State: job.Pending, Submitted: s.Clock.Now()}
 	}
 
-	foreseen, err := s.seer.Waiting(ctx, jobs)
+	foreseen, err := s.seer.Waiting(jobs)
 	if err != nil {
 		return nil, err
 	}

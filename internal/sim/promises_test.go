@@ -369,11 +369,6 @@ func (s *scene) check(t *rapid.T, f features) {
 			s.fail(t, w, "%s: %q, but a plan has considered it and has not started it", j, why.Sentence)
 		}
 
-		brief := w.Yard().Briefs(w.Now(), []id.Job{j})[0].WaitReason
-		if !strings.HasPrefix(why.Sentence, brief) {
-			s.fail(t, w, "lists say %q of %s, the job itself %q", brief, j, why.Sentence)
-		}
-
 		s.checkRemedies(t, w, j, &why.Why)
 		made = append(made, &promise{job: j, owner: w.Owner(j), why: why.Why})
 	}

@@ -24,6 +24,8 @@ func (m PutDataset) handle(y *Yard) (any, error) {
 		return nil, err
 	}
 
+	y.touchData()
+
 	for i := range changes {
 		y.applyDataRule(&changes[i].Dataset, changes[i].Words)
 	}
@@ -85,6 +87,8 @@ func (y *Yard) requeue(r *jobRecord) {
 		if r.running != nil {
 			r.running.Item = r.entry
 		}
+
+		y.touch(r)
 	}
 }
 

@@ -23,7 +23,8 @@ import (
 // runs were on them: those alone may hold more than they have.
 func CheckInvariants(y *Yard, shrunk map[id.Node]bool) error {
 	for _, check := range []func(*Yard) error{checkJobs, checkNeeds, checkLine, checkRuns, checkOrders, checkUsers,
-		checkKeys, checkTimers, checkRunning, checkPromises, checkQuestions, checkTexts} {
+		checkKeys, checkTimers, checkRunning, checkPromises, checkQuestions, checkTexts,
+		checkSnapshot} {
 		if err := check(y); err != nil {
 			return err
 		}

@@ -233,6 +233,8 @@ func (y *Yard) settleNeeds(r *jobRecord) {
 		}
 
 		d.pendingNeeds = slices.DeleteFunc(slices.Clone(d.pendingNeeds), func(n id.Job) bool { return n == r.ID })
+		y.touch(d)
+
 		if !d.State.Waiting() {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/money"
 	"trainyard/internal/place"
+	"trainyard/internal/queue"
 )
 
 // PutForecasts sets the forecasts of jobs. They are made outside the loop; those of jobs that
@@ -123,29 +124,38 @@ type JobStatus struct {
 	NoProvisioning bool
 }
 
+// Status returns the status of a job that was read from the store. That of one that is not known yet, or has ended, has
+// its cost alone.
+func (s *Snapshot) Status(now time.Time, j *job.Job, explainer Explainer) JobStatus {
+	now = s.clamp(now)
+	status := JobStatus{Cost: j.Cost}
+	f := s.factsFor(j.ID)
+	if f == nil || j.State.Final() {
+		return status
+	}
+
+	status.Speed, status.Need, status.Progress = f.speed(j), f.need, f.progress(now, j)
+	status.NoProvisioning = s.downgraded[queue.Payer{User: j.Owner, Project: j.Project}]
+	if f.live != nil {
+		status.Cost = f.live.costAt(now, j.ID)
+	}
+
+	if why, waits := s.explain(now, j, f, explainer); waits {
+		status.Start, status.Outside = why.Start, why.Outside()
+	}
+
+	return status
+}
+
 // JobStatuses returns the status of each job; that of one that is not in memory is empty.
 func (y *Yard) JobStatuses(jobs []id.Job) []JobStatus {
 	list := make([]JobStatus, len(jobs))
-	v := y.basicView(y.now)
+	s := y.Snapshot(y.now)
+	explainer := s.Explainer(y.now)
 
 	for i, j := range jobs {
-		r, ok := y.jobs[j]
-		if !ok {
-			continue
-		}
-
-		s := &list[i]
-		s.Cost, s.Speed, s.Need = y.costOf(r), r.outlook.Speed, y.need(r)
-		if y.limited() {
-			s.NoProvisioning = y.allowance(r).NoProvisioning
-		}
-
-		if !r.State.Final() {
-			s.Progress = progressOf(y.now, r.outlook, r.running)
-		}
-
-		if why, waits := y.explain(v, r); waits {
-			s.Start, s.Outside = why.Start, why.Outside()
+		if r, ok := y.jobs[j]; ok {
+			list[i] = s.Status(y.now, &r.Job, explainer)
 		}
 	}
 

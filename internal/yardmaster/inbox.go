@@ -313,6 +313,7 @@ func (y *Yard) failHeld(r *jobRecord, kind inbox.Kind, why string) {
 func (y *Yard) openQuestion(r *jobRecord, q *questionRecord) {
 	r.questions = append(r.questions, q)
 	y.asked[r.ID] = true
+	y.touch(r)
 
 	if !q.Expires.IsZero() {
 		y.watchExpiry(q)
@@ -382,6 +383,8 @@ func (y *Yard) closeQuestion(r *jobRecord, q *questionRecord, ev inbox.Event, by
 	}
 
 	r.questions = slices.DeleteFunc(r.questions, func(o *questionRecord) bool { return o == q })
+	y.touch(r)
+
 	if len(r.questions) == 0 {
 		delete(y.asked, r.ID)
 	}
@@ -422,6 +425,10 @@ func (y *Yard) findQuestion(name id.Question) (*questionRecord, *jobRecord, erro
 func (y *Yard) changedQuestion(q *questionRecord) {
 	q.Seq++
 	y.changedQuestions.Add(q)
+
+	if r, ok := y.jobs[q.Job]; ok {
+		y.touch(r)
+	}
 }
 
 // takeQuestions adds to a batch the questions that have changed.

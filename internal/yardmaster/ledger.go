@@ -101,6 +101,7 @@ func (y *Yard) updateMeter(name id.Node) {
 	}
 
 	y.ledger.Node(y.now, &n.Node, n.Foreign, holders, y.Lease(n.Lease))
+	y.touchNode(name)
 }
 
 // charge charges a posting to its payer's quotas and to the cost of its job.

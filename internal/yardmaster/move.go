@@ -70,7 +70,7 @@ func (y *Yard) prepareMove(r *jobRecord, s *place.Stop, next *place.Start) {
 
 	run.move = m
 	r.running.Stopping = true
-	to := startNodes(next)
+	to := startNodes(next.Allocations)
 	y.orders.SetMove(run.ID, to)
 	y.requestSave(r, theYard, fmt.Sprintf("asked to save a checkpoint before it moves to %s: %s", to, s.Reason))
 }
@@ -90,7 +90,7 @@ func (y *Yard) stopForMove(r *jobRecord) {
 
 // abandonMove lets a job stay where it runs. Nothing was done to it but that it was asked to save.
 func (y *Yard) abandonMove(r *jobRecord, why string) {
-	to := startNodes(&r.promise.start)
+	to := startNodes(r.promise.start.Allocations)
 	y.endPreparation(r.run)
 	y.unpromise(r)
 	r.running.Stopping = r.run.reclaim != nil

@@ -84,6 +84,7 @@ type NodeHeard struct {
 func (m NodesHeard) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message
 	for _, h := range m.Nodes {
 		y.nodes.Hear(h.Node, h.At)
+		y.touchNode(h.Node)
 	}
 
 	return nil, nil

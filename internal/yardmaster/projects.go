@@ -17,6 +17,8 @@ type PutProject struct {
 }
 
 func (m PutProject) handle(y *Yard) (any, error) {
+	y.touchData()
+
 	if !m.Removed {
 		return answer(y.people.AddProject(y.now, m.Project, m.By))
 	}
@@ -43,6 +45,8 @@ type PutMember struct {
 }
 
 func (m PutMember) handle(y *Yard) (any, error) {
+	y.touchData()
+
 	return answer(y.people.SetMember(y.now, m.Member, m.By))
 }
 
@@ -58,6 +62,8 @@ func (y *Yard) restrict(name id.Project, by string) error {
 	if _, err := y.people.AddProject(y.now, name, by); err != nil {
 		return err
 	}
+
+	y.touchData()
 
 	var owners []id.User
 	for _, r := range y.jobs {

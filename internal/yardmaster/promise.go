@@ -45,6 +45,7 @@ func (y *Yard) promise(r *jobRecord, s *place.Start) {
 	}
 
 	r.promise = p
+	y.touch(r)
 	y.promises = append(y.promises, p)
 	y.promisesDue = true
 	y.reserveGPUs(r)
@@ -58,6 +59,7 @@ func (y *Yard) unpromise(r *jobRecord) {
 	}
 
 	r.promise = nil
+	y.touch(r)
 	y.promises = slices.DeleteFunc(y.promises, func(o *promise) bool { return o == p })
 	for _, allocation := range p.start.Allocations {
 		y.nodes.Rooms.Release(allocation.Node, p.run)

@@ -33,94 +33,73 @@ type Brief struct {
 	Ran      time.Duration // so far, all runs together
 }
 
-// Briefs returns a brief of each job; that of one that is not in memory is empty.
-func (y *Yard) Briefs(now time.Time, jobs []id.Job) []Brief {
-	v := y.basicView(now)
-	list := make([]Brief, len(jobs))
+// Brief returns what a list shows of a job that was read from the store.
+func (s *Snapshot) Brief(now time.Time, j *job.Job, explainer Explainer) Brief {
+	now = s.clamp(now)
+	b := Brief{Cost: j.Cost, Ran: j.Ran}
+	f := s.factsFor(j.ID)
+	if f == nil || j.State.Final() {
+		return b
+	}
 
-	for i, j := range jobs {
-		r, ok := y.jobs[j]
-		if !ok {
-			continue
-		}
+	if why, waits := s.explain(now, j, f, explainer); waits {
+		b.WaitReason, b.Blocker = why.Sentence, why.Blocker
+	}
 
-		b := &list[i]
-		b.Cost, b.Ran = y.costOf(r), r.ranBy(y.now)
+	b.Remarks = s.remarks(now, j, f)
+	b.Progress = f.progress(now, j)
+	if f.live == nil {
+		return b
+	}
 
-		if why, waits := y.explain(v, r); waits {
-			b.WaitReason, b.Blocker = why.Sentence, why.Blocker
-		}
+	b.Cost, b.Ran, b.FakeGPUs = f.live.costAt(now, j.ID), f.live.ranBy(now), f.live.fake
+	for i := range f.live.run.Ranks {
+		rank := &f.live.run.Ranks[i]
+		b.Nodes = append(b.Nodes, rank.Node)
 
-		if !r.State.Final() {
-			b.Remarks = y.remarks(r)
-			b.Progress = progressOf(y.now, r.outlook, r.running)
-		}
-
-		if r.run == nil {
-			continue
-		}
-
-		for k := range r.run.Ranks {
-			rank := &r.run.Ranks[k]
-			b.Nodes = append(b.Nodes, rank.Node)
-			b.FakeGPUs = b.FakeGPUs || y.nodes.Fake(rank)
-
-			if b.Doing == "" && rank.State != job.RunEnded {
-				b.Doing = rank.Reason
-			}
+		if b.Doing == "" && rank.State != job.RunEnded {
+			b.Doing = rank.Reason
 		}
 	}
 
-	return list
+	return b
 }
 
 // remarks says what the owner of a job should know beside its state: nodes of its run that do not report, and memory
 // that was raised after it ran out of it. The sentences stay the same as long as that holds.
-func (y *Yard) remarks(r *jobRecord) []string {
+func (s *Snapshot) remarks(now time.Time, j *job.Job, f *facts) []string {
 	var list []string
 
-	if r.run != nil {
-		for k := range r.run.Ranks {
-			n, known := y.nodes.Get(r.run.Ranks[k].Node)
-			if known && n.State == fleet.Suspect && r.run.Ranks[k].State != job.RunEnded {
-				list = append(list, fmt.Sprintf("node %s has not reported since %s", n.ID, humanize.Time(n.Seen, y.now.UTC())))
-			}
+	if f.live != nil {
+		for _, n := range f.live.silent {
+			list = append(list, fmt.Sprintf("node %s has not reported since %s", n.node, humanize.Time(n.seen, now.UTC())))
 		}
 	}
 
-	if r.FloorOf != "" {
-		if !r.State.Waiting() { // otherwise why it waits says so
-			list = append(list, y.memoryNote(r))
+	if j.FloorOf != "" {
+		if !j.State.Waiting() { // otherwise why it waits says so
+			list = append(list, memoryNote(now, j, s.shortages))
 		}
 
 		return list
 	}
 
-	asked := r.Spec.Resources.Memory
+	asked := j.Spec.Resources.Memory
 	switch {
-	case asked > 0 && r.Floor.Memory > asked:
+	case asked > 0 && j.Floor.Memory > asked:
 		list = append(list, fmt.Sprintf("memory raised from %s to %s after it ran out of memory",
-			humanize.Size(asked), humanize.Size(r.Floor.Memory)))
-	case r.Floor.Memory > 0:
+			humanize.Size(asked), humanize.Size(j.Floor.Memory)))
+	case j.Floor.Memory > 0:
 		list = append(list, fmt.Sprintf("gets at least %s of memory after it ran out of memory",
-			humanize.Size(r.Floor.Memory)))
+			humanize.Size(j.Floor.Memory)))
 	}
 
-	if r.Floor.GPUMemory > 0 {
+	if j.Floor.GPUMemory > 0 {
 		list = append(list, fmt.Sprintf("gets GPUs with more than %s after it ran out of GPU memory",
-			humanize.Size(r.Floor.GPUMemory)))
+			humanize.Size(j.Floor.GPUMemory)))
 	}
 
 	return list
-}
-
-// ranBy returns how long the runs of a job have run by now.
-func (r *jobRecord) ranBy(now time.Time) time.Duration {
-	if r.run == nil || r.run.Started.IsZero() {
-		return r.Ran
-	}
-
-	return r.Ran + r.run.Worked(now)
 }
 
 // costOf returns what a job has cost so far, including what is not posted yet.

@@ -42,6 +42,12 @@ func (y *Yard) enqueueSince(r *jobRecord, since time.Time) {
 func (y *Yard) addToQueue(r *jobRecord, need fleet.Need) {
 	r.item = r.entry
 	y.queue.Add(r.item, need)
+	y.touch(r)
+
+	if y.snapshots.newest != nil {
+		y.snapshots.line.Add(r.item)
+	}
+
 	y.recordQueued(r)
 	y.updateOwnAllowance(r)
 	y.reserveGPUs(r)
@@ -134,7 +140,9 @@ func (y *Yard) leaveQueue(r *jobRecord) bool {
 	}
 
 	y.queue.Remove(r.item)
+	y.snapshots.line.Remove(r.item)
 	r.item = nil
+	y.touch(r)
 	delete(y.imaged, r.ID)
 	y.updateOwnAllowance(r)
 	y.reserveGPUs(r)

@@ -202,6 +202,7 @@ func (y *Yard) clearHold(r *jobRecord) {
 	number, _ := r.ID.Number()
 	y.heldJobs.Remove(queuePayer(r), number)
 	r.hold = hold{}
+	y.touch(r)
 }
 
 // queuePayer is whose quotas may hold a job.

@@ -50,10 +50,8 @@ func (y *Yard) learnMemory(r *jobRecord, run *runRecord, cause job.Cause, rank *
 
 // addShortage records that jobs like one need more memory than it had.
 func (y *Yard) addShortage(r *jobRecord, lacked job.Floor) {
-	key := memoryKey(r)
-	if y.shortages == nil {
-		y.shortages = map[string]job.Shortage{}
-	}
+	key := memoryKey(&r.Job)
+	y.ownShortages()
 
 	s := y.shortages[key]
 	if y.now.Sub(s.At) > shortageAge {
@@ -76,7 +74,7 @@ func (y *Yard) correctShortage(r *jobRecord, run *runRecord) {
 		return
 	}
 
-	key := memoryKey(r)
+	key := memoryKey(&r.Job)
 	s, known := y.shortages[key]
 	if !known {
 		return
@@ -96,6 +94,8 @@ func (y *Yard) correctShortage(r *jobRecord, run *runRecord) {
 		return
 	}
 
+	y.ownShortages()
+
 	if s.Floor == (job.Floor{}) {
 		delete(y.shortages, key)
 	} else {
@@ -104,6 +104,14 @@ func (y *Yard) correctShortage(r *jobRecord, run *runRecord) {
 
 	y.shortagesChanged[key] = true
 	y.reconsiderMemory(r, key)
+}
+
+// ownShortages copies the shortages before they change: snapshots have the old ones.
+func (y *Yard) ownShortages() {
+	y.shortages = maps.Clone(y.shortages)
+	if y.shortages == nil {
+		y.shortages = map[string]job.Shortage{}
+	}
 }
 
 // limitShortages forgets shortages that are too old, and the oldest if there are too many.
@@ -126,7 +134,7 @@ func (y *Yard) limitShortages() {
 func (y *Yard) reconsiderMemory(from *jobRecord, key string) {
 	for _, j := range sortedKeys(y.jobs) {
 		r := y.jobs[j]
-		if r.Owner != from.Owner || r.item == nil || r.promise != nil || r.Epoch > 0 || memoryKey(r) != key {
+		if r.Owner != from.Owner || r.item == nil || r.promise != nil || r.Epoch > 0 || memoryKey(&r.Job) != key {
 			continue
 		}
 
@@ -153,7 +161,7 @@ func (y *Yard) reconsiderMemory(from *jobRecord, key string) {
 // expectMemory raises the floor of a job that has not run yet to what jobs like it need, if that can be had, and
 // reports whether it did.
 func (y *Yard) expectMemory(r *jobRecord) bool {
-	s, known := y.shortageOf(r)
+	s, known := shortageOf(y.now, &r.Job, y.shortages)
 	if !known || r.Floor != (job.Floor{}) {
 		return false
 	}
@@ -169,30 +177,33 @@ func (y *Yard) expectMemory(r *jobRecord) bool {
 }
 
 // shortageOf returns what is known of the memory that jobs like one need that has not run yet.
-func (y *Yard) shortageOf(r *jobRecord) (job.Shortage, bool) {
-	if len(y.shortages) == 0 || r.Epoch > 0 {
+func shortageOf(now time.Time, j *job.Job, shortages map[string]job.Shortage) (job.Shortage, bool) {
+	if len(shortages) == 0 || j.Epoch > 0 {
 		return job.Shortage{}, false
 	}
 
-	s, known := y.shortages[memoryKey(r)]
+	s, known := shortages[memoryKey(j)]
 
-	return s, known && y.now.Sub(s.At) <= shortageAge
+	return s, known && now.Sub(s.At) <= shortageAge
 }
 
 // memoryNote says how much memory a job needs because of one like it, "" if there was none.
-func (y *Yard) memoryNote(r *jobRecord) string {
-	if r.FloorOf != "" {
-		return fmt.Sprintf("needs %s: %s like it ran out there", memoryWords(r.Floor), r.FloorOf)
+func memoryNote(now time.Time, j *job.Job, shortages map[string]job.Shortage) string {
+	if j.FloorOf != "" {
+		return fmt.Sprintf("needs %s: %s like it ran out there", memoryWords(j.Floor), j.FloorOf)
 	}
 
-	s, known := y.shortageOf(r)
-	if !known || s.For(r.Spec) == (job.Floor{}) {
+	s, known := shortageOf(now, j, shortages)
+	if !known || s.For(j.Spec) == (job.Floor{}) {
 		return ""
 	}
 
 	return fmt.Sprintf("%s like it ran out of memory, and no node that this one may use has %s",
-		s.Job, memoryWords(s.For(r.Spec)))
+		s.Job, memoryWords(s.For(j.Spec)))
 }
+
+// memoryNote says how much memory a job needs because of one like it, "" if there was none.
+func (y *Yard) memoryNote(r *jobRecord) string { return memoryNote(y.now, &r.Job, y.shortages) }
 
 // memoryWords names the memory of a floor.
 func memoryWords(f job.Floor) string {
@@ -209,20 +220,20 @@ func memoryWords(f job.Floor) string {
 }
 
 // memoryKey identifies jobs that need as much memory as one.
-func memoryKey(r *jobRecord) string {
-	env, params := maps.Clone(r.Spec.Env), maps.Clone(r.Spec.Params)
+func memoryKey(j *job.Job) string {
+	env, params := maps.Clone(j.Spec.Env), maps.Clone(j.Spec.Params)
 	maps.DeleteFunc(env, func(name, _ string) bool { return history.MemoryNeutral(name) })
 	maps.DeleteFunc(params, func(name string, _ any) bool { return history.MemoryNeutral(name) })
 
 	model := job.Model{}
-	if r.Spec.Model != nil {
-		model = *r.Spec.Model
+	if j.Spec.Model != nil {
+		model = *j.Spec.Model
 	}
 
-	ask := &r.Spec.Resources
-	rest := fmt.Sprintf("%q %v %v %q %v %v %v", env, params, model, r.Spec.Data, ask.GPUs, ask.GPUShare, ask.Nodes)
+	ask := &j.Spec.Resources
+	rest := fmt.Sprintf("%q %v %v %q %v %v %v", env, params, model, j.Spec.Data, ask.GPUs, ask.GPUShare, ask.Nodes)
 
-	return string(digest(string(r.Owner), history.Invocation(r.Spec.Run), rest))
+	return string(digest(string(j.Owner), history.Invocation(j.Spec.Run), rest))
 }
 
 // takeShortages adds the shortages that have changed to a batch.

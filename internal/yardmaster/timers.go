@@ -18,6 +18,10 @@ func (Tick) handle(y *Yard) (any, error) { //nolint:unparam // the form of Messa
 	if !y.lastTick.IsZero() && y.cfg.Stalled(y.now.Sub(y.lastTick)) {
 		y.nodes.ResetSilence(y.now)
 
+		for _, run := range y.runs {
+			y.touch(y.jobs[run.Job])
+		}
+
 		if y.incarnation.Unsettled() {
 			y.awaitSettled() // the contact leases of nodes did not count that time either
 		}

@@ -64,6 +64,7 @@ func (y *Yard) recordProgress(r *jobRecord, run *runRecord, p *job.Progress, wor
 	}
 
 	before := *r.outlook
+	y.touch(r)
 	changed := r.running.RecordProgress(y.now, run.Started, p, works, y.nodes.Of)
 
 	if !r.outlook.SameLessons(&before) {

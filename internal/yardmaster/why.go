@@ -11,7 +11,6 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/provision"
-	"trainyard/internal/queue"
 	"trainyard/internal/tenant"
 )
 
@@ -21,81 +20,174 @@ type WhyReport struct {
 	Position int // from 1; 0 if it is not in the queue or further back than maxPosition
 }
 
-// maxPosition bounds how far the queue is walked to find a job's position.
+// maxPosition is the greatest position that is told: what is further back changes too often to be of use.
 const maxPosition = 10_000
+
+// Question is all that it depends on why a queued job waits, beside what a snapshot says of the nodes and of the last
+// plan. Jobs with the same question have the same answer.
+type Question struct {
+	Job    id.Job // "" unless nodes are reserved for it
+	Need   fleet.Need
+	Lasts  time.Duration // as declared
+	Rule   string        // of its datasets
+	Reason string        // why the last plan lets it wait, "" if it did not say
+}
+
+// Explainer says why queued jobs wait. One that is used for many jobs answers each question once.
+type Explainer interface {
+	View() *place.View // its rooms alone
+	Explain(q Question) place.Why
+}
+
+// Explainer returns an explainer that remembers nothing. It is not safe for concurrent use.
+func (s *Snapshot) Explainer(now time.Time) Explainer { return &plainExplainer{s: s, now: now} }
+
+type plainExplainer struct {
+	s    *Snapshot
+	now  time.Time
+	view *place.View // nil until it is needed
+}
+
+// View is part of Explainer.
+func (e *plainExplainer) View() *place.View {
+	if e.view == nil {
+		e.view = e.s.View(e.now)
+	}
+
+	return e.view
+}
+
+// Explain is part of Explainer.
+func (e *plainExplainer) Explain(q Question) place.Why { return e.s.Answer(e.View(), q) }
+
+// View returns the rooms of the nodes, which is all of a view that an explanation needs.
+func (s *Snapshot) View(now time.Time) *place.View {
+	return &place.View{Now: s.clamp(now), Rooms: s.rooms.Rooms()}
+}
+
+// Answer says why the queued jobs with a question wait. The view is that of the snapshot.
+func (s *Snapshot) Answer(v *place.View, q Question) place.Why {
+	w := place.Explain(v, place.QueuedJob{Job: q.Job, Need: q.Need, Lasts: q.Lasts, Rule: q.Rule}, place.Verdict{
+		Policy: s.policy, Reservation: s.reservation, Reason: q.Reason, Due: s.due,
+	})
+	if len(s.offers) > 0 {
+		considerOffers(&w, q.Need, without(s.offers, s.exhausted), s.exhausted, s.policy, v.Now)
+	}
+
+	if w.Blocker == place.BlockPolicy && s.due {
+		w.Blocker, w.Sentence = place.BlockNone, w.Sentence+"; considered in the next scheduling round"
+	}
+
+	return w
+}
+
+// Why says why a job does not run that was read from the store. It returns false for a job that is neither queued nor
+// paused.
+func (s *Snapshot) Why(now time.Time, j *job.Job, explainer Explainer) (place.Why, bool) {
+	f := s.factsFor(j.ID)
+	if f == nil || j.State != job.Paused && !j.State.Waiting() {
+		return place.Why{}, false
+	}
+
+	return s.explain(s.clamp(now), j, f, explainer)
+}
+
+// Held reports whether a quota or a secret keeps a job out of the queue. Why that is so now, and not when it was held,
+// only the yard knows: WhyHeld.
+func (s *Snapshot) Held(j id.Job) bool {
+	f := s.factsFor(j)
+
+	return f != nil && f.held()
+}
+
+// held reports whether what holds a job is why it waits.
+func (f *facts) held() bool {
+	return f.state.Waiting() && len(f.needs) == 0 && f.promise == nil && f.hold.reason != ""
+}
 
 // Why says why a job does not run. It returns false for a job that is neither queued nor
 // paused.
 func (y *Yard) Why(now time.Time, j id.Job) (WhyReport, bool) {
-	v := y.basicView(now)
 	r, ok := y.jobs[j]
 	if !ok {
 		return WhyReport{}, false
 	}
 
-	why, waits := y.explain(v, r)
+	s := y.Snapshot(now)
+	why, waits := s.Why(y.now, &r.Job, s.Explainer(y.now))
 	if !waits {
 		return WhyReport{}, false
 	}
 
-	w := WhyReport{Why: why}
-	if r.item == nil {
-		return w, true
+	if s.Held(j) && why.Blocker != place.BlockBackoff {
+		why = y.explainHold(r)
 	}
 
-	w.Position = y.position(j)
+	return NewWhyReport(why, s.Position(y.now, &r.Job)), true
+}
+
+// NewWhyReport returns why a job waits with its position in the queue.
+func NewWhyReport(why place.Why, position int) WhyReport {
+	w := WhyReport{Why: why, Position: position}
 	if w.Position > 1 {
 		w.Sentence += fmt.Sprintf("; %s ahead of it in the queue", humanize.Count(w.Position-1, "job"))
 	}
 
-	return w, true
+	return w
+}
+
+// WhyHeld says what keeps jobs out of the queue now. It has no answer for a job that nothing does.
+func (y *Yard) WhyHeld(now time.Time, jobs []id.Job) map[id.Job]place.Why {
+	y.setNow(now)
+	list := map[id.Job]place.Why{}
+
+	for _, j := range jobs {
+		if r, ok := y.jobs[j]; ok && r.hold.reason != "" {
+			list[j] = y.explainHold(r)
+		}
+	}
+
+	return list
 }
 
 // explain says why a job does not run; false if it runs or has ended. Everything that tells
 // people why a job waits, or when it starts, has it from here: the job itself, lists, forecasts
 // and simulations. What would become of a job that has not been submitted is said by the same
 // parts, in Rehearsal.
-func (y *Yard) explain(v *place.View, r *jobRecord) (place.Why, bool) {
+func (s *Snapshot) explain(now time.Time, j *job.Job, f *facts, explainer Explainer) (place.Why, bool) {
 	switch {
-	case r.State == job.Paused:
-		return place.Why{Blocker: place.BlockPaused, Sentence: r.Reason, Remedies: pausedRemedies(r)}, true
-	case !r.State.Waiting():
+	case f.state == job.Paused:
+		return place.Why{Blocker: place.BlockPaused, Sentence: j.Reason, Remedies: f.remedies}, true
+	case !f.state.Waiting():
 		return place.Why{}, false
-	case len(r.pendingNeeds) > 0:
-		return y.explainNeeds(r), true
-	case r.promise != nil:
-		return y.explainPromise(r.promise), true
-	case r.NotBefore.After(y.now):
-		return place.Why{Blocker: place.BlockBackoff, Sentence: r.Reason, NotBefore: r.NotBefore}, true
-	case r.hold.reason != "":
-		return y.explainHold(r), true
+	case len(f.needs) > 0:
+		return s.explainNeeds(f.needs), true
+	case f.promise != nil:
+		return f.promise.explain(explainer.View()), true
+	case !f.queued && j.NotBefore.After(now):
+		return place.Why{Blocker: place.BlockBackoff, Sentence: j.Reason, NotBefore: j.NotBefore}, true
+	case f.hold.reason != "":
+		return f.hold.why(), true
 	}
 
-	if sentence, at := y.leases.Arriving(r.ID); sentence != "" {
-		return provisioning(sentence, at, y.now), true
+	if a, ok := s.arrivals[j.ID]; ok {
+		return provisioning(a.Sentence, a.Ready, now), true
 	}
 
-	queued := place.QueuedJob{Job: r.ID, Need: y.need(r), Lasts: r.Spec.DeclaredDuration(), Rule: y.data.Rule(&r.Job)}
-	w := place.Explain(v, queued, place.Verdict{
-		Policy:      y.cfg.Policy.Name(),
-		Reservation: y.reservation,
-		Reason:      y.waits[r.ID],
-		Due:         y.planDue || y.planning,
-	})
-	if len(y.cfg.Offers) > 0 {
-		_, exhausted := y.leases.Offers(y.now)
-		considerOffers(&w, queued.Need, without(y.cfg.Offers, exhausted), exhausted, y.cfg.Policy.Name(), y.now)
+	q := Question{Need: f.need, Lasts: j.Spec.DeclaredDuration(), Rule: f.rule}
+	if !s.due {
+		q.Reason = s.waits[j.ID]
+		if s.reservation != nil && s.reservation.Job == j.ID {
+			q.Job = j.ID
+		}
 	}
 
-	if w.Blocker == place.BlockPolicy && (y.planDue || y.planning) {
-		w.Blocker, w.Sentence = place.BlockNone, w.Sentence+"; considered in the next scheduling round"
+	w := explainer.Explain(q)
+	if !s.due {
+		addReasons(&w, s.waits[j.ID], s.unprovided[j.ID])
 	}
 
-	if !y.planDue && !y.planning {
-		addReasons(&w, y.waits[r.ID], y.unprovided[r.ID])
-	}
-
-	addReasons(&w, y.memoryNote(r))
+	addReasons(&w, memoryNote(now, j, s.shortages))
 
 	return w, true
 }
@@ -122,10 +214,10 @@ func addReasons(w *place.Why, reasons ...string) {
 }
 
 // explainNeeds says for which jobs a job waits.
-func (y *Yard) explainNeeds(r *jobRecord) place.Why {
-	w := place.Why{Blocker: place.BlockNeeds, Sentence: needsReason(r.pendingNeeds)}
-	for _, n := range r.pendingNeeds[:min(len(r.pendingNeeds), 5)] {
-		if d, ok := y.jobs[n]; ok && d.State == job.Paused {
+func (s *Snapshot) explainNeeds(needs []id.Job) place.Why {
+	w := place.Why{Blocker: place.BlockNeeds, Sentence: needsReason(needs)}
+	for _, n := range needs[:min(len(needs), 5)] {
+		if f := s.factsFor(n); f != nil && f.state == job.Paused {
 			w.Remedies = append(w.Remedies, place.Remedy{Text: "trainyard resume " + string(n)})
 		}
 	}
@@ -133,16 +225,16 @@ func (y *Yard) explainNeeds(r *jobRecord) place.Why {
 	return w
 }
 
-// explainPromise says for which runs a job waits whose GPUs are booked for it already.
-func (y *Yard) explainPromise(p *promise) place.Why {
+// explain says for which runs a job waits whose GPUs are booked for it already.
+func (p *promised) explain(v *place.View) place.Why {
 	w := place.Why{
 		Blocker:  place.BlockResources,
-		Sentence: "starts on " + startNodes(&p.start) + " as soon as the runs that are being stopped there have ended",
+		Sentence: "starts on " + startNodes(p.allocations) + " as soon as the runs that are being stopped there have ended",
 	}
 
-	for _, a := range p.start.Allocations {
-		room, ok := y.nodes.Rooms.Get(a.Node)
-		if !ok {
+	for _, a := range p.allocations {
+		room := v.RoomOf(a.Node)
+		if room == nil {
 			continue
 		}
 
@@ -158,9 +250,9 @@ func (y *Yard) explainPromise(p *promise) place.Why {
 }
 
 // startNodes names the nodes of a start.
-func startNodes(s *place.Start) string {
-	first := string(s.Allocations[0].Node)
-	if more := len(s.Allocations) - 1; more > 0 {
+func startNodes(allocations []place.Allocation) string {
+	first := string(allocations[0].Node)
+	if more := len(allocations) - 1; more > 0 {
 		return fmt.Sprintf("%s and %s", first, humanize.Count(more, "other node"))
 	}
 
@@ -229,21 +321,4 @@ func considerOffers(w *place.Why, need fleet.Need, open, exhausted []fleet.Offer
 	w.Blocker = place.BlockPolicy
 	w.Sentence += fmt.Sprintf("; offer %s could run it, but policy %s has not provisioned it",
 		options[0].Offer.Name, policy)
-}
-
-// position returns a job's position in the queue, from 1, or 0 if it is too far back.
-func (y *Yard) position(j id.Job) int {
-	walk := y.queue.Walk(y.usage)
-	all := func(*queue.Shape) bool { return true }
-	for n := 1; n <= maxPosition; n++ {
-		it := walk.Next(all)
-		if it == nil {
-			return 0
-		}
-		if it.Job == j {
-			return n
-		}
-	}
-
-	return 0
 }

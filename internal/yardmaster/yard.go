@@ -167,6 +167,7 @@ type Yard struct {
 	lastJob     uint64
 	jobText     job.Bytes // of the specs of jobs that have not ended
 	texts       texts
+	snapshots   snapshots
 	feed        batch.Feed
 	changedJobs batch.Set[*jobRecord]
 	changedRuns batch.Set[*runRecord]
@@ -198,6 +199,7 @@ type submitKey struct {
 type jobRecord struct {
 	job.Job
 	batch.Mark
+	stale        bool        // what snapshots have of it is to be renewed
 	item         *queue.Item // in the queue; nil if it is not queued
 	entry        *queue.Item // with which it is or was last queued
 	pendingNeeds []id.Job    // of the jobs it needs, those that have not succeeded yet
@@ -374,21 +376,28 @@ func (y *Yard) TakeInto(b *Batch) {
 	}
 
 	y.expired = y.expired[:0]
+
+	if len(y.snapshots.stale) > maxStale {
+		y.renewFacts()
+	}
 }
 
 func (y *Yard) changedJob(r *jobRecord) {
 	r.Seq++
 	y.changedJobs.Add(r)
+	y.touch(r)
 }
 
 func (y *Yard) changedRun(r *runRecord) {
 	r.Seq++
 	y.changedRuns.Add(r)
+	y.touch(y.jobs[r.Job])
 }
 
 // nodeChanged records that a node has changed.
 func (y *Yard) nodeChanged(n id.Node) {
 	y.meterChanged(n)
+	y.touchNode(n)
 	y.planDue = true
 	y.promisesDue = y.promisesDue || len(y.promises) > 0
 	y.imagesDue = y.imagesDue || len(y.imaged) > 0

@@ -142,7 +142,7 @@ func TestACurveGoesOnAfterPauseAndRestart(t *testing.T) {
 	b = b.again(false)
 	b.pass(t.Context())
 
-	if made, err := b.Waiting(t.Context(), []job.Job{j}); err != nil || made[0] == nil || made[0].Metric != "loss" {
+	if made, err := b.Waiting([]job.Job{j}); err != nil || made[0] == nil || made[0].Metric != "loss" {
 		t.Errorf("while it waits it is forecast as %+v, %v", made, err)
 	}
 

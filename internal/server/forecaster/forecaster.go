@@ -33,9 +33,11 @@ type Deps struct {
 	Store store.Store
 	Clock clock.Clock
 	Log   *slog.Logger
-	// Do sends a message to the yardmaster; Query reads its state.
-	Do    func(context.Context, yardmaster.Message) (any, error)
-	Query func(context.Context, func(*yardmaster.Yard)) error
+	// Do sends a message to the yardmaster; Query reads its state, and Statuses what it knew of jobs after its last batch,
+	// which it need not be asked for.
+	Do       func(context.Context, yardmaster.Message) (any, error)
+	Query    func(context.Context, func(*yardmaster.Yard)) error
+	Statuses func(jobs []job.Job) ([]yardmaster.JobStatus, error)
 }
 
 // Edge is what the forecaster needs of the server to answer API requests.
@@ -78,6 +80,7 @@ type Forecaster struct {
 	jobs       map[id.Job]*liveJob // jobs that have had a run
 	queue      []job.Job           // jobs that have had none, in order
 	queued     map[id.Job]bool     // the jobs in queue
+	made       map[id.Job]madeForecast
 	nodes      map[id.Node]fleet.Node
 	leases     map[id.Lease]fleet.Lease
 	tariff     *fleet.Tariff // prices of nodes; nil if unknown
@@ -93,6 +96,7 @@ func New(d Deps) *Forecaster {
 		ready:   make(chan struct{}),
 		jobs:    map[id.Job]*liveJob{},
 		queued:  map[id.Job]bool{},
+		made:    map[id.Job]madeForecast{},
 		nodes:   map[id.Node]fleet.Node{},
 		leases:  map[id.Lease]fleet.Lease{},
 	}

@@ -124,6 +124,12 @@ func newBench(t testing.TB, dir string, c *handClock) *bench {
 			}
 
 			return b.err
+		},
+		Statuses: func(jobs []job.Job) ([]yardmaster.JobStatus, error) {
+			b.lock.Lock()
+			defer b.lock.Unlock()
+
+			return make([]yardmaster.JobStatus, len(jobs)), b.err // the yard has none of them
 		}})
 
 	if !b.start(t.Context()) {

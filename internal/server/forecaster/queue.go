@@ -3,10 +3,11 @@ package forecaster
 import (
 	"context"
 	"slices"
+	"time"
 
 	"trainyard/internal/forecast"
+	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/pipeline"
-	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/yardmaster"
 )
@@ -49,7 +50,7 @@ func (f *Forecaster) forecastQueue(ctx context.Context) error {
 
 // forecastQueued sends forecasts of queued jobs to the yardmaster.
 func (f *Forecaster) forecastQueued(ctx context.Context, jobs []job.Job) error {
-	made, err := f.Waiting(ctx, jobs)
+	made, err := f.Waiting(jobs)
 	if err != nil {
 		return err
 	}
@@ -66,10 +67,10 @@ func (f *Forecaster) forecastQueued(ctx context.Context, jobs []job.Job) error {
 
 // Waiting returns the forecasts of jobs: the latest one for jobs that have had a run, and one from
 // history for the others. It is nil for a job that has ended.
-func (f *Forecaster) Waiting(ctx context.Context, jobs []job.Job) ([]*job.Forecast, error) {
+func (f *Forecaster) Waiting(jobs []job.Job) ([]*job.Forecast, error) {
 	out := make([]*job.Forecast, len(jobs))
 	var ask []int
-	var ids []id.Job
+	var asked []job.Job
 	f.mu.Lock()
 
 	for i := range jobs {
@@ -79,7 +80,7 @@ func (f *Forecaster) Waiting(ctx context.Context, jobs []job.Job) ([]*job.Foreca
 		case ran:
 			out[i] = w.forecast
 		case jobs[i].Epoch == 0:
-			ask, ids = append(ask, i), append(ids, jobs[i].ID)
+			ask, asked = append(ask, i), append(asked, jobs[i])
 		}
 	}
 
@@ -89,21 +90,77 @@ func (f *Forecaster) Waiting(ctx context.Context, jobs []job.Job) ([]*job.Foreca
 		return out, nil
 	}
 
-	var stands []yardmaster.JobStatus // written by the loop, perhaps after this call has timed out
-	if err := f.Query(ctx, func(y *yardmaster.Yard) { stands = y.JobStatuses(ids) }); err != nil {
+	stands, err := f.Statuses(asked)
+	if err != nil {
 		return out, err
 	}
 
 	library, record := f.trainer.current()
 	for k, i := range ask {
-		in := &forecast.Input{Job: &jobs[i], Now: f.Clock.Now(), Speed: jobs[i].Spec.Speed, Library: library, Record: record}
-		f.mu.Lock()
-		f.surroundings(in, &stands[k])
-		f.mu.Unlock()
-		out[i] = forecast.Make(in)
+		out[i] = f.fromHistory(&jobs[i], &stands[k], library, record)
 	}
 
 	return out, nil
+}
+
+// madeForecast is a forecast of a job that has had no run, and all that it was made of beside the time.
+type madeForecast struct {
+	basis    basis
+	forecast *job.Forecast
+}
+
+type basis struct {
+	seq     uint64 // of the job
+	demand  demand
+	start   time.Time
+	outside bool
+	library *forecast.Library
+	record  *calibrate.Record
+	market  *market
+}
+
+const (
+	sameFor = time.Second // how long a forecast counts while nothing changes but the time
+	maxMade = 2000        // forecasts that are kept
+)
+
+// fromHistory returns the forecast of a job that has had no run: the last one, if nothing has changed since. Lists ask
+// for the same ones again and again.
+func (f *Forecaster) fromHistory(
+	j *job.Job, stand *yardmaster.JobStatus, library *forecast.Library, record *calibrate.Record,
+) *job.Forecast {
+	in := &forecast.Input{Job: j, Now: f.Clock.Now(), Speed: j.Spec.Speed, Library: library, Record: record}
+
+	f.mu.Lock()
+	of := basis{
+		seq: j.Seq, demand: demandOf(j, stand), start: stand.Start, outside: stand.Outside, library: library, record: record,
+		market: f.market(in.Now),
+	}
+
+	last, known := f.made[j.ID]
+	if known && last.basis == of && in.Now.Sub(last.forecast.At).Abs() < sameFor {
+		f.mu.Unlock()
+		return last.forecast
+	}
+
+	f.surroundings(in, stand)
+	f.mu.Unlock()
+
+	made := forecast.Make(in)
+	if j.ID == "" { // it has not been submitted
+		return made
+	}
+
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	if len(f.made) >= maxMade {
+		clear(f.made)
+	}
+
+	f.made[j.ID] = madeForecast{of, made}
+
+	return made
 }
 
 // Forecast returns the forecast of one job, including those it depends on.
@@ -119,7 +176,7 @@ func (f *Forecaster) Forecast(ctx context.Context, j *job.Job) (*job.Forecast, e
 		jobs = all
 	}
 
-	made, err := f.Waiting(ctx, jobs)
+	made, err := f.Waiting(jobs)
 	if err != nil {
 		return nil, err
 	}

@@ -429,7 +429,7 @@ func TestAJobThatEndedCountsForTheNext(t *testing.T) {
 
 	next := job.Job{ID: "j2", Owner: "ann", Spec: first.Spec, State: job.Pending, Submitted: now}
 	forecastOf := func() *job.Forecast {
-		made, err := b.Waiting(t.Context(), []job.Job{next})
+		made, err := b.Waiting([]job.Job{next})
 		b.must(err)
 
 		return made[0]

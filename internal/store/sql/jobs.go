@@ -11,8 +11,25 @@ import (
 	"trainyard/internal/store"
 )
 
+// maxPage is the greatest number of jobs that are read for people; more are read by the server for itself, once.
+const maxPage = 501
+
 // Jobs lists jobs, newest first.
 func (s *Store) Jobs(ctx context.Context, f store.JobFilter) ([]job.Job, error) {
+	switch {
+	case f.Outline:
+		return readJobs(ctx, s, f, outlineTable, readOutline)
+	case f.Limit <= maxPage:
+		return s.listJobs(ctx, f)
+	}
+
+	return readJobs(ctx, s, f, jobTable, readJob)
+}
+
+// readJobs reads columns of the jobs that a filter lets through.
+func readJobs[T any](
+	ctx context.Context, s *Store, f store.JobFilter, columns *table, read func(scanner) (T, error),
+) ([]T, error) {
 	if err := needLimit(f.Limit); err != nil {
 		return nil, err
 	}
@@ -26,10 +43,7 @@ func (s *Store) Jobs(ctx context.Context, f store.JobFilter) ([]job.Job, error) 
 		list.must(list.number+" < ?", int64(min(f.Before, math.MaxInt64)))
 	}
 
-	read := readJob
-	if f.Outline {
-		list.table, read = outlineTable, readOutline
-	}
+	list.table = columns
 
 	query, args, err := list.query()
 	if err != nil {

@@ -51,7 +51,8 @@ type Store struct {
 	engine   engine
 	write    *dbsql.DB
 	read     *reader
-	reports  *reader   // for reports, so that queries do not wait for them
+	reports  *reader // for reports, so that queries do not wait for them
+	jobs     jobCache
 	lease    *dbsql.DB // for leadership alone, so that it waits for no commit and no query
 	clock    clock.Clock
 	log      *slog.Logger

@@ -205,9 +205,35 @@ func (h *Leases) ProvisionAhead(now time.Time, o fleet.Offer, reason string) err
 // Awaits reports whether nodes are being provisioned for a queued job.
 func (h *Leases) Awaits(j id.Job) bool { return len(h.byJob[j]) > 0 }
 
-// Arriving says which node is being provisioned for a job, "" if none is, and when the last of
+// Arrival is that nodes are being provisioned for a job.
+type Arrival struct {
+	Sentence string    // which
+	Ready    time.Time // when the last of them is expected to have booted; zero if that is not known
+}
+
+// Arrivals returns for which jobs nodes are being provisioned, nil if there are none.
+func (h *Leases) Arrivals() map[id.Job]Arrival {
+	var list map[id.Job]Arrival
+
+	for j := range h.byJob {
+		sentence, ready := h.arriving(j)
+		if sentence == "" {
+			continue
+		}
+
+		if list == nil {
+			list = make(map[id.Job]Arrival, len(h.byJob))
+		}
+
+		list[j] = Arrival{sentence, ready}
+	}
+
+	return list
+}
+
+// arriving says which node is being provisioned for a job, "" if none is, and when the last of
 // its nodes is expected to have booted; zero if that is not known.
-func (h *Leases) Arriving(j id.Job) (sentence string, ready time.Time) {
+func (h *Leases) arriving(j id.Job) (sentence string, ready time.Time) {
 	known := true
 
 	for _, name := range h.byJob[j] {

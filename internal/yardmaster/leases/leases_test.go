@@ -119,7 +119,8 @@ func TestWhatAJobNoLongerWaitsForIsGivenBackUnlessItHasCome(t *testing.T) {
 
 	o.settle()
 
-	sentence, ready := o.Arriving("j1")
+	arrival := o.Arrivals()["j1"]
+	sentence, ready := arrival.Sentence, arrival.Ready
 	if !o.Awaits("j1") || !strings.Contains(sentence, "(lease l2, booting)") || !ready.Equal(start.Add(4*time.Minute)) {
 		t.Errorf("it awaits %v: %q, ready at %s", o.Awaits("j1"), sentence, ready)
 	}
@@ -131,7 +132,7 @@ func TestWhatAJobNoLongerWaitsForIsGivenBackUnlessItHasCome(t *testing.T) {
 		t.Errorf("the leases are %s", got)
 	}
 
-	if sentence, _ := o.Arriving("j1"); o.Awaits("j1") || sentence != "" {
+	if sentence := o.Arrivals()["j1"].Sentence; o.Awaits("j1") || sentence != "" {
 		t.Errorf("it still awaits: %q", sentence)
 	}
 }

@@ -25,6 +25,7 @@ type People struct {
 	tokens   map[id.Token]*token
 	projects map[id.Project]*project
 	shares   queue.Shares
+	charges  uint64
 	last     int // greatest number of a user, also of users that a restore of the database has lost
 
 	changedUsers    batch.Set[*user]
@@ -218,8 +219,22 @@ func (p *People) UsageByProject(now time.Time) map[id.Project]float64 {
 	return p.shares.UsageByProject(now)
 }
 
+// Decay returns a user's usage as it goes on from now.
+func (p *People) Decay(name id.User) queue.Decay {
+	u, ok := p.users[name]
+	if !ok {
+		return queue.Decay{}
+	}
+
+	return queue.Decay{Use: u.Usage, Rate: u.rate, At: u.UsageAt}
+}
+
+// Charges counts how often the usage of a user began to go on differently.
+func (p *People) Charges() uint64 { return p.charges }
+
 // Charge changes how much a user and a project have in use now.
 func (p *People) Charge(now time.Time, name id.User, project id.Project, delta float64) {
+	p.charges++
 	p.shares.Charge(now, project, delta)
 	u := p.user(name)
 	u.Usage, u.UsageAt = p.Usage(now, name), now
@@ -233,6 +248,7 @@ func (p *People) Charge(now time.Time, name id.User, project id.Project, delta f
 
 // Resume counts a run that is live when the server is restarted.
 func (p *People) Resume(name id.User, project id.Project, weight float64) {
+	p.charges++
 	p.user(name).rate += weight
 	p.shares.Resume(project, weight)
 }
