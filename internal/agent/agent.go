@@ -160,6 +160,7 @@ type Agent struct {
 	contents      *workdir.Store
 	leave         context.CancelCauseFunc // ends the agent because the server has refused it
 	expired       atomic.Bool             // the server has refused the certificate as expired
+	takesSilent   atomic.Bool             // the server takes from reports which ranks have printed nothing
 	fence         *fence
 	nodeLease     *nodeLease
 	results       *results
@@ -176,6 +177,7 @@ type Agent struct {
 
 	reconcileSoon chan struct{}
 	reportSoon    chan struct{}
+	reportLater   chan struct{} // what there is to report can wait a moment for more
 	inventorySoon chan struct{} // look at the machine again
 	renewSoon     chan struct{} // the server has refused the certificate as expired
 	uploads       chan struct{} // a place for each upload at a time
@@ -265,6 +267,7 @@ func New(cfg Config) (*Agent, error) {
 			1,
 		),
 		reportSoon:      make(chan struct{}, 1),
+		reportLater:     make(chan struct{}, 1),
 		inventorySoon:   make(chan struct{}, 1),
 		renewSoon:       make(chan struct{}, 1),
 		uploads:         make(chan struct{}, maxUploads),

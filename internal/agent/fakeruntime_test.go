@@ -34,6 +34,7 @@ type fakeRuntime struct {
 	aside   []string // set aside: run and UID
 	adopted int
 	files   runtime.Materialise
+	instant bool  // what is started has ended at once, without output
 	fail    error // of the next starts
 	tries   int   // how often a start was tried
 	// progress is the folder of the programs' progress files.
@@ -106,6 +107,10 @@ func (f *fakeRuntime) Start(_ context.Context, s rundir.Spec) (err error) {
 				State:   job.RunRunning,
 				Started: time.Unix(1, 0).UTC(),
 			},
+		}
+
+		if st := &f.ranks[k].status; f.instant {
+			st.State, st.Ended, st.Silent = job.RunEnded, time.Unix(2, 0).UTC(), true
 		}
 	})
 

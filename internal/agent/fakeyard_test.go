@@ -56,6 +56,7 @@ type fakeYard struct {
 	runs     []api.Assignment
 	under    *api.Incarnation
 	silent   bool // streams bring nothing new
+	mutes    bool // it takes from reports which ranks have printed nothing
 	streams  int
 	joins    int
 	renewals int
@@ -460,6 +461,7 @@ func (y *fakeYard) report(w http.ResponseWriter, r *http.Request) {
 		Server:     y.serverID,
 		Servers:    y.servers,
 		Standby:    y.standby,
+		Silent:     y.mutes,
 	}
 
 	y.mu.Unlock()

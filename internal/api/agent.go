@@ -25,7 +25,8 @@ import (
 //	11 an assignment may carry the values of secrets
 //	12 a launch may name the files that are kept when its rank has ended, and assignments may ask for files of a run
 //	13 the report of a rank may carry what it uses of its node
-const Capability = 13
+//	14 the report of a rank may say that it has printed nothing; an upload of output may have its end with it
+const Capability = 14
 
 // JoinRequest asks to become a node. It carries the join token's text and a
 // certificate request; the key never leaves the machine.
@@ -228,6 +229,8 @@ type RankReport struct {
 	PassedEnv string `json:"passed_env,omitempty" maxLength:"4000" doc:"names of the machine's variables that the program got, separated by spaces"`
 	// Use is left out by an agent of an earlier version.
 	Use *job.Use `json:"use,omitempty" doc:"what the rank uses of its node and has used so far"`
+	// Silent is left out by an agent of an earlier version, which uploads an empty log instead.
+	Silent bool `json:"silent,omitempty" doc:"the rank has ended and has printed nothing, so no output of it will follow"`
 }
 
 // ReportReply tells the agent how long the server will wait for it.
@@ -264,6 +267,9 @@ type ReportReply struct {
 	// Shared lists the shared file systems of the node, in every answer. An agent of an earlier version does not look
 	// for them and stores checkpoints as on any other node.
 	Shared []SharedFolder `json:"shared,omitempty" doc:"shared file systems of the node"`
+	// Silent says that the server takes the end of a rank that has printed nothing from its report alone. Without it an
+	// agent uploads an empty log.
+	Silent bool `json:"silent,omitempty" doc:"whether reports may call ranks silent"`
 }
 
 // SharedFolder is a file system that several nodes have in common. Whether a folder is that file system says the file

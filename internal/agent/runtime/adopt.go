@@ -48,6 +48,10 @@ func (r *Runtime) Adopt() ([]rundir.Status, error) {
 		return nil, fmt.Errorf("clean up: %w", err)
 	}
 
+	if err := r.loadKept(); err != nil {
+		return nil, fmt.Errorf("list kept working directories: %w", err)
+	}
+
 	r.mu.Lock()
 	r.adopted = true
 	r.announce()
@@ -80,6 +84,10 @@ func (r *Runtime) adopt(name string) error {
 	}
 
 	holder, err := rundir.LockHolder(rk.dir)
+	if err == nil {
+		err = r.reclaimCheckpoints(rk.rec.Spec)
+	}
+
 	if err != nil {
 		return err
 	}
@@ -93,7 +101,7 @@ func (r *Runtime) adopt(name string) error {
 		r.tasks.Go(func() { r.monitor(rk) })
 
 		if holder != 0 {
-			r.startWatcher(rk, holder) // the earlier agent may have been killed before it did
+			r.watch(rk, holder) // the earlier agent may have been killed before it did
 		}
 	}
 
@@ -133,6 +141,8 @@ func (r *Runtime) monitor(rk *rank) {
 			return
 		}
 	}
+
+	r.watched.remove(rk.name)
 
 	if rk.rec.Setup != nil {
 		r.pruneSetups() // it may have been the last rank to use a set-up
@@ -214,6 +224,11 @@ func (r *Runtime) Forget(run id.Run, n int) error {
 	if st.State != job.RunEnded {
 		r.mu.Unlock()
 		return fault.New(fault.Conflict, "rank_running", "rank %d of run %s has not ended", n, run)
+	}
+
+	if err := r.secureCheckpoints(rk.rec.Spec); err != nil {
+		r.mu.Unlock()
+		return err
 	}
 
 	gone := filepath.Join(r.dir, rundir.RunsDir, ".gone-"+rk.name)

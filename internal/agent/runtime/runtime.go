@@ -88,6 +88,7 @@ type Runtime struct {
 	dir           string
 	log           *slog.Logger
 	clk           clock.Clock
+	boot          *rundir.BootClock
 	base          map[string]string
 	limits        cgroup.Place
 	limitsProblem string // why limits are not enforced; "" if they are
@@ -96,7 +97,10 @@ type Runtime struct {
 	ctx           context.Context //nolint:containedctx // cancelled by Close; bounds the goroutines, not the runs
 	cancel        context.CancelFunc
 	tasks         sync.WaitGroup
-	prune         sync.Mutex // one pass over the set-ups at a time
+	prune         sync.Mutex // one pass over the set-ups and what is kept at a time
+	kept          []kept     // the oldest first; guarded by prune
+	keptSize      job.Bytes  // of all of them
+	watched       watched
 
 	mu      sync.Mutex
 	adopted bool
@@ -125,15 +129,18 @@ func New(opt Options) (*Runtime, error) {
 		return nil, err
 	}
 
-	for _, d := range []string{rundir.RunsDir, rundir.SetupsDir, rundir.CheckpointsDir, rundir.CachesDir} {
+	for _, d := range []string{
+		rundir.RunsDir, rundir.SetupsDir, rundir.CheckpointsDir, rundir.CheckpointOwnersDir, rundir.CachesDir,
+	} {
 		if err := os.MkdirAll(filepath.Join(opt.Dir, d), 0o700); err != nil {
 			return nil, fmt.Errorf("create the data directory: %w", err)
 		}
 	}
 
 	r := &Runtime{
-		opt: opt, dir: opt.Dir, log: opt.Log, clk: opt.Clock, base: inheritedEnv(opt.Environ, opt.PassEnv),
-		ranks: map[string]*rank{}, changed: make(chan struct{}),
+		opt: opt, dir: opt.Dir, log: opt.Log, clk: opt.Clock, boot: rundir.NewBootClock(),
+		base:  inheritedEnv(opt.Environ, opt.PassEnv),
+		ranks: map[string]*rank{}, changed: make(chan struct{}), watched: newWatched(),
 	}
 
 	limits, err := cgroup.Find()
@@ -148,6 +155,7 @@ func New(opt Options) (*Runtime, error) {
 
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.tasks.Go(r.readEvents)
+	r.tasks.Go(r.keepWatcher)
 
 	return r, nil
 }

@@ -9,13 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
-	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/agent/snapshot"
@@ -126,7 +124,7 @@ func (r *Runtime) check(s rundir.Spec) error {
 		return fault.New(fault.Invalid, "bad_script", "scripts must not contain NUL bytes")
 	}
 
-	l, left, ok, err := rundir.ReadContactLease(r.dir)
+	l, left, ok, err := r.boot.ReadContactLease(r.dir)
 	if err != nil {
 		return err
 	}
@@ -249,7 +247,7 @@ func (r *Runtime) prepareAndSupervise(ctx context.Context, rk *rank) {
 		return
 	}
 
-	r.startWatcher(rk, child.Process.Pid)
+	r.watch(rk, child.Process.Pid)
 
 	if !r.awaitExit(child.Process.Pid) {
 		return // closed: the next agent process adopts it, whether or not the supervisor has taken the rank
@@ -396,7 +394,14 @@ func (r *Runtime) spawn(rk *rank) (*exec.Cmd, error) {
 		defer func() { _ = input.Close() }()
 	}
 
-	cmd, err := r.startDetached(rk, input, rundir.Subcommand, rk.dir)
+	log, err := os.OpenFile(filepath.Join(rk.dir, rundir.SupervisorLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("start the supervisor: %w", err)
+	}
+
+	defer func() { _ = log.Close() }()
+
+	cmd, err := r.startDetached(rk.dir, input, log, rundir.Subcommand, rk.dir)
 	if err != nil {
 		return nil, fmt.Errorf("start the supervisor: %w", err)
 	}
@@ -435,38 +440,9 @@ func secretInput(secrets []api.SecretValue) (*os.File, error) {
 	return f, nil
 }
 
-// startWatcher starts the watcher of a rank that has this supervisor. It ends at once if the rank has one already.
-// The program is started meanwhile and does not wait for it.
-func (r *Runtime) startWatcher(rk *rank, pid int) {
-	supervisor, ok := process.Read(pid)
-	if !ok {
-		return // it has exited and was waited for
-	}
-
-	r.tasks.Go(func() {
-		cmd, err := r.startDetached(rk, nil, rundir.WatchSubcommand, rk.dir,
-			strconv.Itoa(supervisor.PID), strconv.FormatUint(supervisor.Started, 10))
-		if err == nil && r.awaitExit(cmd.Process.Pid) {
-			err = cmd.Wait()
-		}
-
-		if err != nil {
-			r.log.Error("the rank has no watcher: if agent and supervisor are killed its program continues",
-				"rank", rk.name, "error", err)
-		}
-	})
-}
-
 // startDetached starts the helper with a hidden subcommand, in its own session. It reads input, or nothing if that is
-// nil. It outlives the agent.
-func (r *Runtime) startDetached(rk *rank, input *os.File, args ...string) (*exec.Cmd, error) {
-	log, err := os.OpenFile(filepath.Join(rk.dir, rundir.SupervisorLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, err
-	}
-
-	defer func() { _ = log.Close() }()
-
+// nil, and writes its errors to log if there is one. It outlives the agent.
+func (r *Runtime) startDetached(dir string, input, log *os.File, args ...string) (*exec.Cmd, error) {
 	// No context bounds it, because it outlives the agent.
 	cmd := exec.CommandContext(context.Background(), r.opt.Exe, args...)
 	cmd.Args[0] = "trainyard"
@@ -474,7 +450,11 @@ func (r *Runtime) startDetached(rk *rank, input *os.File, args ...string) (*exec
 		cmd.Stdin = input
 	}
 
-	cmd.Dir, cmd.Stdout, cmd.Stderr = rk.dir, log, log
+	if log != nil {
+		cmd.Stdout, cmd.Stderr = log, log
+	}
+
+	cmd.Dir = dir
 	cmd.Env = []string{"PATH=" + r.base["PATH"], "GOMAXPROCS=2"} // it has little to do
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 

@@ -9,8 +9,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -136,6 +138,80 @@ func Descendants(procs []Process, roots map[int]bool) []Process {
 	}
 
 	return found
+}
+
+// Family lists the descendants of a process by their ids. It looks at them alone, not at every process of the machine,
+// if the kernel lists the children of processes. One that is started or loses its parent meanwhile may be missing.
+func Family(pid int) ([]int, error) {
+	family := []int{pid}
+	for i := 0; i < len(family); i++ {
+		more, err := children(family[i])
+		if errors.Is(err, errNoChildren) {
+			return searchFamily(pid)
+		}
+		if err != nil {
+			return nil, err
+		}
+
+		for _, c := range more {
+			if !slices.Contains(family, c) { // it may have been moved to another parent, and an id may come again
+				family = append(family, c)
+			}
+		}
+	}
+
+	return family[1:], nil
+}
+
+// searchFamily is Family for a kernel that does not list the children of processes.
+func searchFamily(pid int) ([]int, error) {
+	all, err := All()
+	if err != nil {
+		return nil, err
+	}
+
+	var family []int
+	for _, p := range Descendants(all, map[int]bool{pid: true}) {
+		family = append(family, p.PID)
+	}
+
+	return family, nil
+}
+
+// errNoChildren says that the kernel does not list the children of processes.
+var errNoChildren = errors.New("the kernel does not list the children of processes")
+
+// children lists the children of a process, which belong to its threads. One that has ended has none.
+func children(pid int) ([]int, error) {
+	tasks := "/proc/" + strconv.Itoa(pid) + "/task"
+	entries, err := os.ReadDir(tasks)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the threads of process %d: %w", pid, err)
+	}
+
+	var pids []int
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(tasks, e.Name(), "children"))
+		if errors.Is(err, fs.ErrNotExist) {
+			if _, there := os.Stat(filepath.Join(tasks, e.Name(), "stat")); there == nil {
+				return nil, errNoChildren
+			}
+		}
+		if err != nil {
+			continue // the thread has ended
+		}
+
+		for word := range strings.FieldsSeq(string(text)) {
+			if c, err := strconv.Atoi(word); err == nil {
+				pids = append(pids, c)
+			}
+		}
+	}
+
+	return pids, nil
 }
 
 // Own reports whether a process runs as the user of this one.

@@ -133,6 +133,8 @@ type Status struct {
 	PassedEnv string `json:"passed_env,omitempty"`
 	// Use is what the rank has used, given when it has ended.
 	Use *job.Use `json:"use,omitempty"`
+	// Silent says that the rank has ended and its log is empty.
+	Silent bool `json:"silent,omitempty"`
 	// PID is the process id of the program, or of the set-up while preparing; 0 if neither runs.
 	PID int `json:"pid,omitempty"`
 }
@@ -147,7 +149,7 @@ func (s Status) Report() api.RankReport {
 	return api.RankReport{
 		Run: s.Run, UID: s.UID, Rank: s.Rank, State: s.State, Started: s.Started, Ended: s.Ended, ExitCode: s.ExitCode,
 		Signal: s.Signal, Cause: s.Cause, Reason: s.Reason, Signalled: s.Signalled, Restore: s.Restore,
-		Needed: s.Needed, Suspension: s.Suspension, PassedEnv: s.PassedEnv, Use: s.Use,
+		Needed: s.Needed, Suspension: s.Suspension, PassedEnv: s.PassedEnv, Use: s.Use, Silent: s.Silent,
 	}
 }
 
@@ -166,16 +168,6 @@ type State struct {
 	// the supervisor had written. After a power cut the server may have more.
 	Mended  bool  `json:"mended,omitempty"`
 	LogKept int64 `json:"log_kept,omitempty"`
-}
-
-// Boot names the present start of the machine, "" if the kernel does not say.
-func Boot() string {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-
-	return strings.TrimSpace(string(text))
 }
 
 // End records the end of a rank in its state.

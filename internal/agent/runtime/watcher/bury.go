@@ -24,6 +24,7 @@ type Grave struct {
 	Dir   string // the run directory
 	State rundir.State
 	Clock clock.Clock
+	Boot  string // the present start of the machine
 	Log   *slog.Logger
 }
 
@@ -53,7 +54,7 @@ func (g *Grave) ending() rundir.Ending {
 		Reason: "the supervisor was killed, so all processes of the rank were ended",
 	}
 
-	if g.State.Isolated || g.State.Boot == "" || g.State.Boot != rundir.Boot() {
+	if g.State.Isolated || g.State.Boot == "" || g.State.Boot != g.Boot {
 		return e
 	}
 
