@@ -39,6 +39,7 @@ import (
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/agent/sampler"
 	"trainyard/internal/api"
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/auth"
 	"trainyard/internal/clock"
 	"trainyard/internal/cloud"
@@ -440,7 +441,7 @@ func (a *Agent) open() error {
 		a.noteProblem("node lease", err)
 	}
 
-	a.fence, err = openFence(a.path("fence"))
+	a.fence, err = a.openFence()
 	if err != nil {
 		return errors.Join(err, rt.Close())
 	}
@@ -461,6 +462,15 @@ func (a *Agent) open() error {
 	a.noteProblem("Python SDK installation", a.placeSDK())
 
 	return nil
+}
+
+func (a *Agent) openFence() (*fence, error) {
+	now, err := a.moment()
+	if err != nil {
+		return nil, err
+	}
+
+	return openFence(atomicfile.OS{}, a.path("fence"), now.Boot)
 }
 
 func (a *Agent) close() error {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,20 +24,34 @@ const fenceKeeps = 10_000
 
 // fence remembers which runs this node has had, longer than the runs' own
 // records, so that none is started a second time and none of an older epoch
-// after a newer. It is a text file with a line for each start ("+ run rank"),
-// each end ("- run rank") and each incarnation of the yard under which runs
-// were started ("= number mark"). Lines are not forced to disk: what a power cut
-// takes, no process survived either.
+// after a newer. It is a text file with a line for each run ("+ run rank"), each
+// rank that is begun ("> run rank"), each end ("- run rank"), each incarnation of the
+// yard under which runs were started ("= number mark") and each start of the machine
+// ("@ boot 0").
+//
+// Only a line that a rank is begun is forced to disk, before the rank is. That is the only sync of
+// a start: what else is written for it no process outlives either. After a power cut a rank that
+// was begun has ended, whatever is left of its directory.
 type fence struct {
+	disk        atomicfile.Disk
 	path        string
-	file        *os.File
+	boot        string // the present start of the machine
+	marked      bool   // the file says so
+	file        atomicfile.File
+	size        int64           // of the file
 	newestEpoch map[id.Job]int  // greatest epoch started
+	begun       map[key]string  // ranks that have not ended, and the start of the machine at which they were begun
 	ended       map[key]bool    // ended and forgotten
 	incarnation api.Incarnation // under which the newest run was started
 }
 
-func openFence(path string) (*fence, error) {
-	f := &fence{path: path, newestEpoch: map[id.Job]int{}, ended: map[key]bool{}}
+// openFence reads the fence at the present start of the machine.
+func openFence(disk atomicfile.Disk, path, boot string) (*fence, error) {
+	f := &fence{
+		disk: disk, path: path, boot: cmp.Or(boot, "unknown"),
+		newestEpoch: map[id.Job]int{}, begun: map[key]string{}, ended: map[key]bool{},
+	}
+
 	if err := f.load(); err != nil {
 		return nil, fmt.Errorf("read the run fence: %w", err)
 	}
@@ -66,26 +81,31 @@ func (f *fence) load() error {
 
 	defer func() { _ = file.Close() }()
 
+	boot := ""
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
-		f.readLine(lines.Text())
+		f.readLine(lines.Text(), &boot)
 	}
 
 	return lines.Err()
 }
 
-// readLine reads one line. One that a crash cut short says nothing.
-func (f *fence) readLine(line string) {
+// readLine reads one line that was written at a start of the machine. One that a crash cut short says nothing.
+func (f *fence) readLine(line string, boot *string) {
 	fields := strings.Fields(line)
 	if len(fields) != 4 || fields[3] != "." {
 		return
 	}
 
-	if fields[0] == "=" {
+	switch fields[0] {
+	case "=":
 		if n, err := strconv.ParseUint(fields[1], 10, 64); err == nil {
 			f.incarnation = api.Incarnation{Number: n, Mark: id.UID(fields[2])}
 		}
 
+		return
+	case "@":
+		*boot = fields[1]
 		return
 	}
 
@@ -98,8 +118,13 @@ func (f *fence) readLine(line string) {
 	}
 
 	f.newestEpoch[j] = max(f.newestEpoch[j], epoch)
-	if fields[0] == "-" {
-		f.ended[key{run, rank}] = true
+
+	switch k := (key{run, rank}); fields[0] {
+	case ">":
+		f.begun[k] = *boot
+	case "-":
+		f.ended[k] = true
+		delete(f.begun, k)
 	}
 }
 
@@ -139,6 +164,12 @@ func (f *fence) trim() {
 			delete(f.ended, k)
 		}
 	}
+
+	for k := range f.begun {
+		if j, _, _ := k.run.Split(); f.newestEpoch[j] == 0 {
+			delete(f.begun, k)
+		}
+	}
 }
 
 // rewrite replaces the file by a short one and opens it for more.
@@ -156,34 +187,48 @@ func (f *fence) rewrite() error {
 		text.WriteString(incarnationLine(f.incarnation))
 	}
 
-	if err := atomicfile.Write(f.path, []byte(text.String()), atomicfile.SingleWriter()); err != nil {
+	for k, boot := range f.begun {
+		text.WriteString(bootLine(boot) + fenceLine(">", k))
+	}
+
+	text.WriteString(bootLine(f.boot))
+
+	err := atomicfile.Write(f.path, []byte(text.String()), atomicfile.SingleWriter(), atomicfile.On(f.disk))
+	if err != nil {
 		return err
 	}
+
+	f.marked = true
 
 	return f.reopen()
 }
 
 // reopen opens the file for more lines.
 func (f *fence) reopen() error {
-	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_APPEND, 0)
-	f.file = file
-
-	return err
-}
-
-// add appends a line. What a full disk takes of it is removed again: the next line must not continue it.
-func (f *fence) add(line string) error {
-	before, err := f.file.Stat()
+	file, err := f.disk.OpenFile(f.path, os.O_RDWR)
 	if err != nil {
 		return err
 	}
 
-	_, err = f.file.WriteString(line)
+	info, err := file.Stat()
 	if err != nil {
-		err = errors.Join(err, f.file.Truncate(before.Size()))
+		return errors.Join(err, file.Close())
 	}
 
-	return err
+	f.file, f.size = file, info.Size()
+
+	return nil
+}
+
+// add appends lines. What a full disk takes of them is removed again: the next line must not continue it.
+func (f *fence) add(lines string) error {
+	if _, err := f.file.WriteAt([]byte(lines), f.size); err != nil {
+		return errors.Join(err, f.file.Truncate(f.size))
+	}
+
+	f.size += int64(len(lines))
+
+	return nil
 }
 
 // fenceLine ends with a dot, so that a line cut short is known as such.
@@ -194,6 +239,8 @@ func fenceLine(what string, k key) string {
 func incarnationLine(i api.Incarnation) string {
 	return "= " + strconv.FormatUint(i.Number, 10) + " " + string(i.Mark) + " .\n"
 }
+
+func bootLine(boot string) string { return "@ " + boot + " 0 .\n" }
 
 // seen returns what this node has seen of the yard's history.
 func (f *fence) seen() api.Seen {
@@ -233,7 +280,7 @@ func (f *fence) check(k key) error {
 // recordStart notes that a rank is about to be started under an incarnation of the yard.
 func (f *fence) recordStart(k key, under api.Incarnation) error {
 	if under.Number > 0 && under != f.incarnation {
-		if _, err := f.file.WriteString(incarnationLine(under)); err != nil {
+		if err := f.add(incarnationLine(under)); err != nil {
 			return fmt.Errorf("record the incarnation of the yard: %w", err)
 		}
 
@@ -253,6 +300,38 @@ func (f *fence) recordStart(k key, under api.Incarnation) error {
 	return nil
 }
 
+// recordBegin notes that a rank is begun now. That survives a power cut once it returns.
+func (f *fence) recordBegin(k key) error {
+	if boot, known := f.begun[k]; known && boot == f.boot {
+		return nil
+	}
+
+	lines := fenceLine(">", k)
+	if !f.marked {
+		lines = bootLine(f.boot) + lines
+	}
+
+	err := f.add(lines)
+	if err == nil {
+		err = f.file.Sync()
+	}
+
+	if err != nil {
+		return fmt.Errorf("record begin of run %s: %w", k.run, err)
+	}
+
+	f.begun[k], f.marked = f.boot, true
+
+	return nil
+}
+
+// lost reports whether a rank was begun before the machine started anew: it has ended, and if nothing of it is here a
+// power cut took it.
+func (f *fence) lost(k key) bool {
+	boot, begun := f.begun[k]
+	return begun && boot != f.boot
+}
+
 // recordEnd notes that a rank has ended for good and its record is about to go.
 func (f *fence) recordEnd(k key) error {
 	if f.ended[k] {
@@ -263,6 +342,7 @@ func (f *fence) recordEnd(k key) error {
 	}
 
 	f.ended[k] = true
+	delete(f.begun, k)
 
 	return nil
 }

@@ -309,6 +309,12 @@ func (a *Agent) admit(r rankState) (bool, error) {
 		})
 	}
 
+	if a.fence.lost(r.key) {
+		return false, a.recordResult(r.key, api.RankReport{
+			UID: r.want.Launch.UID, Cause: job.CauseNodeLost, Reason: "the machine was restarted while the run was on it",
+		})
+	}
+
 	if err := a.fence.recordStart(r.key, r.all.incarnation); err != nil {
 		return false, err
 	}
@@ -383,7 +389,7 @@ func (a *Agent) start(ctx context.Context, r rankState, tries map[key]int) error
 
 	spec.Visible = a.visible(k, spec.ExtraEnv)
 
-	if err := a.rt.Start(ctx, spec); err != nil {
+	if err := a.begin(ctx, k, spec); err != nil {
 		return a.startFailed(k, want.Launch.UID, err, tries)
 	}
 
@@ -393,6 +399,15 @@ func (a *Agent) start(ctx context.Context, r rankState, tries map[key]int) error
 	delete(tries, k)
 
 	return nil
+}
+
+// begin gives a rank to the runtime. That it does survives a power cut, what the runtime writes need not.
+func (a *Agent) begin(ctx context.Context, k key, spec rundir.Spec) error {
+	if err := a.fence.recordBegin(k); err != nil {
+		return err
+	}
+
+	return a.rt.Start(ctx, spec)
 }
 
 // startFailed gives a rank up that can never be begun, or not for too long.

@@ -9,6 +9,7 @@ import (
 
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -81,7 +82,7 @@ func TestFence(t *testing.T) {
 			}
 		}
 
-		f, err := openFence(path)
+		f, err := openFence(atomicfile.OS{}, path, "boot-1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +106,7 @@ func TestFence(t *testing.T) {
 	}
 
 	// A crash in the middle of a line.
-	if _, err := f.file.WriteString("+ j1.3"); err != nil {
+	if err := f.add("+ j1.3"); err != nil {
 		t.Fatal(err)
 	}
 
@@ -158,7 +159,7 @@ func TestFenceForgetsTheOldestJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	f, err := openFence(path)
+	f, err := openFence(atomicfile.OS{}, path, "boot-1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/api"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -69,9 +70,9 @@ func (r *Runtime) adopt(name string) error {
 	rk := &rank{name: name, dir: filepath.Join(r.dir, rundir.RunsDir, name)}
 	ok, err := rundir.ReadJSON(filepath.Join(rk.dir, rundir.LaunchFile), &rk.rec)
 	if err != nil || !ok || rk.rec.Name() != name {
-		// The record was durable before the directory got its name, so this is damage from outside.
-		r.log.Error("cannot read a run directory, skipping it", "dir", rk.dir, "error", err)
-		return nil
+		if known, err := r.salvage(rk, err); err != nil || !known {
+			return err
+		}
 	}
 
 	rk.state.Status = rundir.NewStatus(rk.rec.Spec)
@@ -81,6 +82,10 @@ func (r *Runtime) adopt(name string) error {
 		// and its processes are gone or will be found by its directory.
 		r.log.Warn("cannot read the state of a rank, ending it", "rank", name, "error", err)
 		rk.state, rk.begun = rundir.State{Status: rundir.NewStatus(rk.rec.Spec)}, true
+	}
+
+	if rk.rec.Boot != "" && rk.rec.Boot != r.boot.Boot() {
+		rk.begun = true // it may have been, and a power cut took the news: it must not begin again
 	}
 
 	holder, err := rundir.LockHolder(rk.dir)
@@ -106,6 +111,38 @@ func (r *Runtime) adopt(name string) error {
 	}
 
 	return nil
+}
+
+// salvage finds out what is left of a rank whose record cannot be read, and reports whether it is known now. The record
+// is whole when the directory gets its name, so a power cut took it or somebody has damaged it. What has ended is in
+// its state, which is synced, and needs no record. What has not ended has no process after a power cut, and its
+// directory is removed. Anything else is left for a person to look at.
+func (r *Runtime) salvage(rk *rank, cause error) (known bool, err error) {
+	var st rundir.State
+	begun, serr := rundir.ReadState(rk.dir, &st)
+
+	holder, err := rundir.LockHolder(rk.dir)
+	if err != nil {
+		return false, err
+	}
+
+	left := rundir.RankName(st.Run, st.Rank) == rk.name && st.State == job.RunEnded
+
+	switch {
+	case serr == nil && begun && left:
+		rk.rec = rundir.Record{Spec: rundir.Spec{
+			Run: st.Run, Rank: st.Rank, Job: st.Job, Epoch: st.Epoch, Launch: api.Launch{UID: st.UID},
+		}}
+
+		return true, nil
+	case serr == nil && holder == 0 && (!begun || st.Boot != r.boot.Boot()):
+		r.log.Warn("a power cut took the record of a rank, removing its directory", "dir", rk.dir, "error", cause)
+		return false, rundir.RemoveTree(rk.dir)
+	}
+
+	r.log.Error("cannot read a run directory, skipping it", "dir", rk.dir, "error", errors.Join(cause, serr))
+
+	return false, nil
 }
 
 // monitor waits until no supervisor holds the rank's lock and then makes sure that its end is

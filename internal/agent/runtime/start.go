@@ -18,15 +18,14 @@ import (
 	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/agent/snapshot"
 	"trainyard/internal/api"
-	"trainyard/internal/atomicfile"
 	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
 
-// Start starts a rank. It returns when the rank is recorded on disk; its status shows everything
-// after that. A rank that is already known is not started again, but an unfinished preparation by
+// Start starts a rank. It returns when the rank has its directory, which a crash of the agent leaves and a power cut
+// may take; its status shows everything after that. A rank that is already known is not started again, but an unfinished preparation by
 // an earlier agent process is continued. A rank with an older epoch than a known one of the same
 // job is refused. Ranks with older epochs are stopped, and waited for, before the new one begins.
 func (r *Runtime) Start(ctx context.Context, s rundir.Spec) error {
@@ -137,8 +136,9 @@ func (r *Runtime) check(s rundir.Spec) error {
 	return nil
 }
 
-// createRunDir creates the run directory. It gets its final name only when it is complete and
-// durable.
+// createRunDir creates the run directory. It gets its final name only when it is complete, so that a crash of the agent
+// leaves no half of it. It is not synced: no process outlives a power cut, and that the rank was begun is recorded by
+// the caller of Start.
 func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 	runs := filepath.Join(r.dir, rundir.RunsDir)
 	rk := &rank{name: s.Name(), dir: filepath.Join(runs, s.Name())}
@@ -156,7 +156,7 @@ func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 	s.Secrets = nil // they are kept apart, until the supervisor has them
 	rk.rec = rundir.Record{
 		Spec: s, Setup: plan, Limits: r.limits, Python: r.opt.Python, User: user, MaxPIDs: r.opt.MaxPIDs,
-		MaxDisk: r.opt.MaxDisk, PassedEnv: passedNames(r.base, s.Launch.Env),
+		MaxDisk: r.opt.MaxDisk, PassedEnv: passedNames(r.base, s.Launch.Env), Boot: r.boot.Boot(),
 	}
 	rk.rec.Env = environment(r.base, &rk.rec, r.dir)
 
@@ -182,10 +182,6 @@ func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 		err = os.Rename(tmp, rk.dir)
 	}
 
-	if err == nil {
-		err = atomicfile.SyncDir(runs)
-	}
-
 	if err != nil {
 		err = fmt.Errorf("create the directory of rank %s: %w", rk.name, err)
 		return nil, errors.Join(diskspace.Named(r.dir, err), os.RemoveAll(tmp))
@@ -194,7 +190,6 @@ func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 	return rk, nil
 }
 
-// fillRunDir writes the record last: it syncs the directory, and thereby the names of the others.
 func fillRunDir(dir string, rec rundir.Record) error {
 	if err := rundir.Reserve(dir); err != nil {
 		return err
@@ -203,7 +198,12 @@ func fillRunDir(dir string, rec rundir.Record) error {
 		return err
 	}
 
-	return rundir.WriteJSON(filepath.Join(dir, rundir.LaunchFile), rec, true)
+	text, err := json.Marshal(rec)
+	if err != nil {
+		return err
+	}
+
+	return os.WriteFile(filepath.Join(dir, rundir.LaunchFile), text, 0o600)
 }
 
 // prepareAndSupervise prepares a rank, starts its supervisor and monitors it to the end.

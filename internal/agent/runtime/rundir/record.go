@@ -85,6 +85,8 @@ type Record struct {
 	// MaxPIDs and MaxDisk limit the processes of the rank and what its folders may use of the disk; 0 for no limit.
 	MaxPIDs int       `json:"max_pids,omitempty"`
 	MaxDisk job.Bytes `json:"max_disk,omitempty"`
+	// Boot names the start of the machine at which the rank was begun.
+	Boot string `json:"boot,omitempty"`
 }
 
 // Report returns the path of a file by which the program reports, given the run directory.
