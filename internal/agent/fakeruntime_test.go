@@ -34,9 +34,10 @@ type fakeRuntime struct {
 	aside   []string // set aside: run and UID
 	adopted int
 	files   runtime.Materialise
-	instant bool  // what is started has ended at once, without output
-	fail    error // of the next starts
-	tries   int   // how often a start was tried
+	instant bool   // what is started has ended at once
+	text    string // and has printed this
+	fail    error  // of the next starts
+	tries   int    // how often a start was tried
 	// progress is the folder of the programs' progress files.
 	progress string
 	work     string // the working directory of all
@@ -110,7 +111,8 @@ func (f *fakeRuntime) Start(_ context.Context, s rundir.Spec) (err error) {
 		}
 
 		if st := &f.ranks[k].status; f.instant {
-			st.State, st.Ended, st.Silent = job.RunEnded, time.Unix(2, 0).UTC(), true
+			st.State, st.Ended, st.Silent = job.RunEnded, time.Unix(2, 0).UTC(), f.text == ""
+			f.ranks[k].log = []byte(f.text)
 		}
 	})
 

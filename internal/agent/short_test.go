@@ -4,22 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"trainyard/internal/api"
 	"trainyard/internal/job"
 )
-
-// reportsOf returns what was reported of a run; call it under the lock.
-func (y *fakeYard) reportsOf(run string) (list []api.RankReport) {
-	for _, r := range y.reports {
-		for _, k := range r.Ranks {
-			if string(k.Run) == run {
-				list = append(list, k)
-			}
-		}
-	}
-
-	return list
-}
 
 func TestARunWithoutOutputNeedsNoUpload(t *testing.T) {
 	t.Parallel()
@@ -42,6 +28,30 @@ func TestARunWithoutOutputNeedsNoUpload(t *testing.T) {
 
 	if s := y.logs[rankKey{"j1.1", 0}]; s != nil {
 		t.Errorf("an upload of %d bytes, final %v", len(s.data), s.final)
+	}
+}
+
+// What a short run prints comes in one upload, with its end. A server of an earlier version is sent the end once more.
+func TestAShortLogIsOneUpload(t *testing.T) {
+	t.Parallel()
+
+	for _, test := range []struct {
+		says bool
+		want int
+	}{{true, 1}, {false, 2}} {
+		y, rt := newYard(t), newFakeRuntime()
+		y.mutes, rt.instant, rt.text = test.says, true, "hello\n"
+		launch(t, config(t, y, rt))
+		y.assign(assignment("j1.1"))
+		y.awaitState("j1.1", job.RunEnded)
+		y.assign()
+		rt.wait(y, "it is forgotten", func() bool { return slices.Contains(rt.forgot, "j1.1") })
+
+		y.mu.Lock()
+		if s := y.logs[rankKey{"j1.1", 0}]; s == nil || !s.final || string(s.data) != "hello\n" || y.uploads != test.want {
+			t.Errorf("%d uploads, want %d; the log is %+v", y.uploads, test.want, s)
+		}
+		y.mu.Unlock()
 	}
 }
 

@@ -125,9 +125,7 @@ func (s *logUploader) run(ctx context.Context) {
 		var final, moved bool
 
 		if err == nil {
-			// Alone, never with data: the answer to data that the server already
-			// held looks like success, and the end would not have been taken.
-			final = complete && len(data) == 0
+			final = complete && len(data) < api.MaxLogChunk // up to the end of the file
 			if len(data) == 0 && !final {
 				pause(ctx, pollLog, s.ended)
 				continue
@@ -271,7 +269,9 @@ func (s *logUploader) upload(ctx context.Context, data []byte, final bool) (move
 	if reply.Offset == end {
 		s.agent.metrics.logBytes.Add(float64(len(data)))
 		s.offset = end
-		s.delivered.Store(final)
+		// A server of an earlier version does not say whether it has taken an end that came with data: it is sent once
+		// more, alone.
+		s.delivered.Store(final && (reply.Ended || len(data) == 0))
 
 		return true, nil
 	}

@@ -330,4 +330,7 @@ const CodeOtherRun = "other_run"
 // An upload at another offset than that is not taken; the agent goes on from here.
 type LogReply struct {
 	Offset int64 `json:"offset"`
+	// Ended says that the server has taken the end of the output too. A server of an earlier version does not say it, and
+	// is sent the end once more, alone.
+	Ended bool `json:"ended,omitempty"`
 }
