@@ -420,7 +420,10 @@ func (a *Agent) open() error {
 	a.checkpoints = a.openCheckpoints()
 	a.outputs = newKeptOutputs()
 
-	rt, err := a.cfg.NewRuntime(runtime.Preparation{Files: a.files.materialise, Restore: a.restore})
+	rt, err := a.cfg.NewRuntime(runtime.Preparation{
+		Files: a.files.materialise, Restore: a.restore,
+		Begin: func(s rundir.Spec) error { return a.fence.recordBegin(key{s.Run, s.Rank}) },
+	})
 	if err != nil {
 		return fmt.Errorf("open runtime: %w", err)
 	}
@@ -481,7 +484,8 @@ func (a *Agent) close() error {
 	a.metrics.unregister()
 	a.data.close()
 
-	return errors.Join(a.closeIntake(), a.closeMachine(), a.fence.close(), a.rt.Close())
+	// The runtime first: what it prepares writes to the fence.
+	return errors.Join(a.closeIntake(), a.closeMachine(), a.rt.Close(), a.fence.close())
 }
 
 // notify wakes a loop. The channel holds one element: several notifications before the

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"trainyard/internal/api"
 	"trainyard/internal/atomicfile"
@@ -29,14 +30,18 @@ const fenceKeeps = 10_000
 // yard under which runs were started ("= number mark") and each start of the machine
 // ("@ boot 0").
 //
-// Only a line that a rank is begun is forced to disk, before the rank is. That is the only sync of
+// Only a line that a rank is begun is forced to disk, before its supervisor is started. That is the only sync of
 // a start: what else is written for it no process outlives either. After a power cut a rank that
 // was begun has ended, whatever is left of its directory.
+//
+// The loop that reconciles uses it, and what prepares ranks beside it.
 type fence struct {
-	disk        atomicfile.Disk
-	path        string
-	boot        string // the present start of the machine
-	marked      bool   // the file says so
+	disk atomicfile.Disk
+	path string
+	boot string // the present start of the machine
+
+	mu          sync.Mutex // guards what follows
+	marked      bool       // the file names the present start of the machine
 	file        atomicfile.File
 	size        int64           // of the file
 	newestEpoch map[id.Job]int  // greatest epoch started
@@ -244,6 +249,9 @@ func bootLine(boot string) string { return "@ " + boot + " 0 .\n" }
 
 // seen returns what this node has seen of the yard's history.
 func (f *fence) seen() api.Seen {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
 	seen := api.Seen{Incarnation: f.incarnation}
 	for j := range f.newestEpoch {
 		n, _ := j.Number()
@@ -254,10 +262,18 @@ func (f *fence) seen() api.Seen {
 }
 
 // newest returns the greatest epoch of a job that this node has had, 0 if it has had none.
-func (f *fence) newest(j id.Job) int { return f.newestEpoch[j] }
+func (f *fence) newest(j id.Job) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	return f.newestEpoch[j]
+}
 
 // check says whether a rank may be started.
 func (f *fence) check(k key) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
 	j, epoch, ok := k.run.Split()
 	switch {
 	case !ok || k.rank < 0:
@@ -279,6 +295,9 @@ func (f *fence) check(k key) error {
 
 // recordStart notes that a rank is about to be started under an incarnation of the yard.
 func (f *fence) recordStart(k key, under api.Incarnation) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
 	if under.Number > 0 && under != f.incarnation {
 		if err := f.add(incarnationLine(under)); err != nil {
 			return fmt.Errorf("record the incarnation of the yard: %w", err)
@@ -302,8 +321,29 @@ func (f *fence) recordStart(k key, under api.Incarnation) error {
 
 // recordBegin notes that a rank is begun now. That survives a power cut once it returns.
 func (f *fence) recordBegin(k key) error {
+	file, err := f.addBegin(k)
+	if err == nil && file != nil {
+		err = file.Sync() // without the lock, so that ranks that begin at the same time share it
+	}
+
+	if err != nil {
+		f.mu.Lock()
+		delete(f.begun, k) // nobody knows what is on the disk
+		f.mu.Unlock()
+
+		return fmt.Errorf("record begin of run %s: %w", k.run, err)
+	}
+
+	return nil
+}
+
+// addBegin adds the line of a rank that is begun and returns the file to sync, nil if it was begun before.
+func (f *fence) addBegin(k key) (atomicfile.File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
 	if boot, known := f.begun[k]; known && boot == f.boot {
-		return nil
+		return nil, nil
 	}
 
 	lines := fenceLine(">", k)
@@ -311,29 +351,31 @@ func (f *fence) recordBegin(k key) error {
 		lines = bootLine(f.boot) + lines
 	}
 
-	err := f.add(lines)
-	if err == nil {
-		err = f.file.Sync()
-	}
-
-	if err != nil {
-		return fmt.Errorf("record begin of run %s: %w", k.run, err)
+	if err := f.add(lines); err != nil {
+		return nil, err
 	}
 
 	f.begun[k], f.marked = f.boot, true
 
-	return nil
+	return f.file, nil
 }
 
 // lost reports whether a rank was begun before the machine started anew: it has ended, and if nothing of it is here a
 // power cut took it.
 func (f *fence) lost(k key) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
 	boot, begun := f.begun[k]
+
 	return begun && boot != f.boot
 }
 
 // recordEnd notes that a rank has ended for good and its record is about to go.
 func (f *fence) recordEnd(k key) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
 	if f.ended[k] {
 		return nil
 	}

@@ -392,7 +392,7 @@ func (a *Agent) start(ctx context.Context, r rankState, tries map[key]int) error
 
 	spec.Visible = a.visible(k, spec.ExtraEnv)
 
-	if err := a.begin(ctx, k, spec); err != nil {
+	if err := a.rt.Start(ctx, spec); err != nil {
 		return a.startFailed(k, want.Launch.UID, err, tries)
 	}
 
@@ -402,15 +402,6 @@ func (a *Agent) start(ctx context.Context, r rankState, tries map[key]int) error
 	delete(tries, k)
 
 	return nil
-}
-
-// begin gives a rank to the runtime. That it does survives a power cut, what the runtime writes need not.
-func (a *Agent) begin(ctx context.Context, k key, spec rundir.Spec) error {
-	if err := a.fence.recordBegin(k); err != nil {
-		return err
-	}
-
-	return a.rt.Start(ctx, spec)
 }
 
 // startFailed gives a rank up that can never be begun, or not for too long.

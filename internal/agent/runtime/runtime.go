@@ -35,6 +35,9 @@ type Preparation struct {
 	// Restore makes a checkpoint directory hold exactly the checkpoint that the launch names. Nil refuses launches that
 	// name one.
 	Restore func(ctx context.Context, s rundir.Spec, dir string) error
+	// Begin records that a rank is begun, so that it never begins again: also not after a power cut, which may take the
+	// run directory. It is done before the supervisor is started, beside the rest; nil does nothing.
+	Begin func(s rundir.Spec) error
 }
 
 // RestoreError is returned by Preparation.Restore: the run cannot start on this node from its checkpoint.

@@ -137,8 +137,8 @@ func (r *Runtime) check(s rundir.Spec) error {
 }
 
 // createRunDir creates the run directory. It gets its final name only when it is complete, so that a crash of the agent
-// leaves no half of it. It is not synced: no process outlives a power cut, and that the rank was begun is recorded by
-// the caller of Start.
+// leaves no half of it. It is not synced: no process outlives a power cut, and that the rank was begun says
+// Preparation.Begin.
 func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 	runs := filepath.Join(r.dir, rundir.RunsDir)
 	rk := &rank{name: s.Name(), dir: filepath.Join(runs, s.Name())}
@@ -208,7 +208,9 @@ func fillRunDir(dir string, rec rundir.Record) error {
 
 // prepareAndSupervise prepares a rank, starts its supervisor and monitors it to the end.
 func (r *Runtime) prepareAndSupervise(ctx context.Context, rk *rank) {
-	err := r.prepareAlone(ctx, rk)
+	begun := r.begin(rk)
+	err := errors.Join(r.prepareAlone(ctx, rk), <-begun)
+
 	r.mu.Lock()
 	rk.abort() // releases its context
 	rk.abort = nil
@@ -258,6 +260,19 @@ func (r *Runtime) prepareAndSupervise(ctx context.Context, rk *rank) {
 	}
 
 	r.monitor(rk)
+}
+
+// begin records that a rank is begun. A disk takes its time for that, so it is done beside the preparation.
+func (r *Runtime) begin(rk *rank) <-chan error {
+	done := make(chan error, 1)
+	if r.opt.Begin == nil {
+		done <- nil
+		return done
+	}
+
+	r.tasks.Go(func() { done <- r.opt.Begin(rk.rec.Spec) })
+
+	return done
 }
 
 // unstartable returns the ending of a rank that cannot be prepared or started.

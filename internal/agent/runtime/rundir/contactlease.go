@@ -22,7 +22,7 @@ func ReserveContactLease(dir string) error { return reserveSlots(filepath.Join(d
 
 // WriteContactLease gives the runs of a data directory a contact lease. It needs no disk space.
 func WriteContactLease(dir string, lease contact.Lease) error {
-	err := writeRecord(filepath.Join(dir, ContactLeaseFile), lease, false)
+	err := writeRecord(filepath.Join(dir, ContactLeaseFile), lease)
 	return errors.Join(err, writeFormerLease(dir, lease))
 }
 

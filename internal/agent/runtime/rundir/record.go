@@ -251,9 +251,14 @@ func ReadState(dir string, st *State) (bool, error) {
 // WriteState writes the state of a rank into its reserved room. Only the holder of the rank's lock calls it. A
 // reason that is too long for the room is cut. The state of a rank whose supervisor is gone survives a power cut.
 func WriteState(dir string, st State) error {
+	return writeState(dir, st, func() {})
+}
+
+// writeState is WriteState that says when the state is written, and not synced yet.
+func writeState(dir string, st State, written func()) error {
 	durable := st.State == job.RunEnded || st.Mended
 	for {
-		err := writeRecord(filepath.Join(dir, StateFile), st, durable)
+		err := putRecord(filepath.Join(dir, StateFile), st, durable, written)
 		if !errors.Is(err, errRecordTooLarge) || st.Reason == "" {
 			return err
 		}
@@ -262,10 +267,11 @@ func WriteState(dir string, st State) error {
 	}
 }
 
-// WriteFinalState writes the state of a rank that has ended. A failure is retried every second until ctx ends.
-func WriteFinalState(ctx context.Context, dir string, st State, failed func(error)) error {
+// WriteFinalState writes the state of a rank that has ended. It calls written when others can read it, and returns when
+// it survives a power cut too. A failure is retried every second until ctx ends.
+func WriteFinalState(ctx context.Context, dir string, st State, failed func(error), written func()) error {
 	for {
-		err := WriteState(dir, st)
+		err := writeState(dir, st, written)
 		if err == nil {
 			return nil
 		}

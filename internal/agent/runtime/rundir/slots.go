@@ -154,16 +154,19 @@ func readRecord(path string, v any) (bool, error) {
 // errRecordTooLarge says that a record does not fit into its slot.
 var errRecordTooLarge = errors.New("record is too large")
 
-// writeRecord replaces the record of a file in place. Only one process writes a file. With durable the record
-// survives a power failure once the call returns.
-func writeRecord(path string, v any, durable bool) error {
+// writeRecord replaces the record of a file in place. Only one process writes a file. It does not survive a power cut.
+func writeRecord(path string, v any) error { return putRecord(path, v, false, func() {}) }
+
+// putRecord is writeRecord that calls written when the record is there for others to read. With durable the record
+// survives a power cut once the call returns.
+func putRecord(path string, v any, durable bool, written func()) error {
 	data, err := json.Marshal(v)
 	if err == nil && len(data) > maxRecord {
 		err = errRecordTooLarge
 	}
 
 	if err == nil {
-		err = writeSlot(path, data, durable)
+		err = writeSlot(path, data, durable, written)
 	}
 
 	if err != nil {
@@ -174,7 +177,7 @@ func writeRecord(path string, v any, durable bool) error {
 }
 
 // writeSlot writes a record into the slot that does not hold the newest one.
-func writeSlot(path string, data []byte, durable bool) (err error) {
+func writeSlot(path string, data []byte, durable bool, written func()) (err error) {
 	f, err := openSlots(path) // a run directory of an earlier version has no slots yet
 	if err != nil {
 		return err
@@ -201,6 +204,9 @@ func writeSlot(path string, data []byte, durable bool) (err error) {
 	if _, err := f.WriteAt(raw, int64(next*slotSize)); err != nil {
 		return err
 	}
+
+	written()
+
 	if durable {
 		return f.Sync()
 	}

@@ -252,11 +252,13 @@ func (s *supervisor) finish(e rundir.Ending) {
 
 	e.Reason = s.out.secrets.text(e.Reason)
 	s.state.End(e, s.clk.Now())
-	if err := rundir.WriteFinalState(context.Background(), s.dir, s.state, s.logError); err != nil {
-		s.logError(err)
-	}
 
-	s.notify()
+	// The agent reports the end while it is synced: what it has reported need not survive here.
+	err := rundir.WriteFinalState(context.Background(), s.dir, s.state, s.logError, s.notify)
+	if err != nil {
+		s.logError(err)
+		s.notify()
+	}
 }
 
 // record writes a state in which the run continues and notifies the agent. If it cannot be written the agent sees

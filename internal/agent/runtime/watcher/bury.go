@@ -75,9 +75,11 @@ func (g *Grave) End(ctx context.Context, e rundir.Ending) error {
 
 	g.State.End(e, g.Clock.Now())
 
-	return rundir.WriteFinalState(ctx, g.Dir, g.State, func(err error) {
+	failed := func(err error) {
 		g.Log.Error("cannot record the end of a rank, retrying", "rank", filepath.Base(g.Dir), "error", err)
-	})
+	}
+
+	return rundir.WriteFinalState(ctx, g.Dir, g.State, failed, func() {})
 }
 
 // endProcesses ends the processes with SIGTERM and soon afterwards SIGKILL, until none is left.
