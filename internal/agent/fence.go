@@ -44,6 +44,8 @@ type fence struct {
 	marked      bool       // the file names the present start of the machine
 	file        atomicfile.File
 	size        int64           // of the file
+	syncs       int             // that are under way
+	newestJob   uint64          // greatest number of a job
 	newestEpoch map[id.Job]int  // greatest epoch started
 	begun       map[key]string  // ranks that have not ended, and the start of the machine at which they were begun
 	ended       map[key]bool    // ended and forgotten
@@ -122,7 +124,7 @@ func (f *fence) readLine(line string, boot *string) {
 		return
 	}
 
-	f.newestEpoch[j] = max(f.newestEpoch[j], epoch)
+	f.note(j, epoch)
 
 	switch k := (key{run, rank}); fields[0] {
 	case ">":
@@ -130,6 +132,15 @@ func (f *fence) readLine(line string, boot *string) {
 	case "-":
 		f.ended[k] = true
 		delete(f.begun, k)
+	}
+}
+
+// note remembers the epoch of a job.
+func (f *fence) note(j id.Job, epoch int) {
+	f.newestEpoch[j] = max(f.newestEpoch[j], epoch)
+
+	if n, ok := j.Number(); ok {
+		f.newestJob = max(f.newestJob, n)
 	}
 }
 
@@ -252,13 +263,7 @@ func (f *fence) seen() api.Seen {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	seen := api.Seen{Incarnation: f.incarnation}
-	for j := range f.newestEpoch {
-		n, _ := j.Number()
-		seen.Job = max(seen.Job, n)
-	}
-
-	return seen
+	return api.Seen{Incarnation: f.incarnation, Job: f.newestJob}
 }
 
 // newest returns the greatest epoch of a job that this node has had, 0 if it has had none.
@@ -314,7 +319,7 @@ func (f *fence) recordStart(k key, under api.Incarnation) error {
 		return fmt.Errorf("record start of run %s: %w", k.run, err)
 	}
 
-	f.newestEpoch[j] = max(f.newestEpoch[j], epoch)
+	f.note(j, epoch)
 
 	return nil
 }
@@ -323,18 +328,30 @@ func (f *fence) recordStart(k key, under api.Incarnation) error {
 func (f *fence) recordBegin(k key) error {
 	file, err := f.addBegin(k)
 	if err == nil && file != nil {
-		err = file.Sync() // without the lock, so that ranks that begin at the same time share it
+		err = f.sync(k, file)
 	}
 
 	if err != nil {
-		f.mu.Lock()
-		delete(f.begun, k) // nobody knows what is on the disk
-		f.mu.Unlock()
-
 		return fmt.Errorf("record begin of run %s: %w", k.run, err)
 	}
 
 	return nil
+}
+
+// sync makes the line of a rank survive a power cut. It does not hold the lock meanwhile, so that ranks that begin at
+// the same time share a sync of the file system.
+func (f *fence) sync(k key, file atomicfile.File) error {
+	err := file.Sync()
+
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	f.syncs--
+	if err != nil {
+		delete(f.begun, k) // nobody knows what is on the disk
+	}
+
+	return err
 }
 
 // addBegin adds the line of a rank that is begun and returns the file to sync, nil if it was begun before.
@@ -356,6 +373,7 @@ func (f *fence) addBegin(k key) (atomicfile.File, error) {
 	}
 
 	f.begun[k], f.marked = f.boot, true
+	f.syncs++
 
 	return f.file, nil
 }
@@ -386,7 +404,27 @@ func (f *fence) recordEnd(k key) error {
 	f.ended[k] = true
 	delete(f.begun, k)
 
-	return nil
+	return f.shorten()
+}
+
+// shorten forgets the oldest jobs and writes a shorter file, now and then. A full disk is no reason to fail.
+func (f *fence) shorten() error {
+	if len(f.newestEpoch) < 2*fenceKeeps || f.syncs > 0 {
+		return nil
+	}
+
+	f.trim()
+
+	long := f.file
+	if err := f.rewrite(); err != nil {
+		if diskspace.Full(err) {
+			return nil
+		}
+
+		return fmt.Errorf("shorten the run fence: %w", err)
+	}
+
+	return long.Close()
 }
 
 func (f *fence) close() error { return f.file.Close() }

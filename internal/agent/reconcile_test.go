@@ -177,6 +177,57 @@ func TestFenceForgetsTheOldestJobs(t *testing.T) {
 	}
 }
 
+// A node that runs many short jobs must not need more and more memory, nor look at all of them for each.
+func TestTheFenceStaysShort(t *testing.T) {
+	t.Parallel()
+	f, err := openFence(atomicfile.OS{}, filepath.Join(t.TempDir(), "fence"), "boot-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	running := key{id.NewRun(id.NewJob(3*fenceKeeps), 1), 0}
+	for n := uint64(1); n < 3*fenceKeeps; n++ {
+		k := key{id.NewRun(id.NewJob(n), 1), 0}
+		if n == 2*fenceKeeps {
+			k = running
+		}
+
+		if err := f.recordStart(k, api.Incarnation{}); err != nil {
+			t.Fatal(err)
+		}
+
+		if k == running {
+			if _, err := f.addBegin(k); err != nil {
+				t.Fatal(err)
+			}
+
+			f.syncs--
+			continue
+		}
+
+		if err := f.recordEnd(k); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if n := len(f.newestEpoch); n > 2*fenceKeeps || len(f.ended) > 2*fenceKeeps {
+		t.Errorf("%d jobs and %d ends are remembered", n, len(f.ended))
+	}
+
+	info, err := os.Stat(f.path)
+	if err != nil || info.Size() != f.size || f.size > 4*fenceKeeps*20 {
+		t.Errorf("the file has %d bytes (%d), %v", info.Size(), f.size, err)
+	}
+
+	if got := f.seen().Job; got != 3*fenceKeeps || f.begun[running] != "boot-1" {
+		t.Errorf("the newest job is %d; begun: %v", got, f.begun)
+	}
+
+	if err := f.close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestResultsLastAndGo(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
