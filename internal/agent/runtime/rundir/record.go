@@ -14,7 +14,7 @@ import (
 
 	"trainyard/internal/agent/runtime/cgroup"
 	"trainyard/internal/agent/sandbox"
-	"trainyard/internal/api"
+	"trainyard/internal/api/wire"
 	"trainyard/internal/atomicfile"
 	"trainyard/internal/clock"
 	"trainyard/internal/id"
@@ -27,7 +27,7 @@ type Spec struct {
 	Rank   int        `json:"rank"`
 	Job    id.Job     `json:"job"`
 	Epoch  int        `json:"epoch"`
-	Launch api.Launch `json:"launch"`
+	Launch wire.Launch `json:"launch"`
 	// Devices names the GPUs of the rank for its program, for instance by UUID. If it
 	// is empty the indices of Launch.GPUs are used.
 	Devices []string `json:"devices,omitempty"`
@@ -40,7 +40,7 @@ type Spec struct {
 	// Visible are files and directories in the data directory that the program may read.
 	Visible []string `json:"visible,omitempty"`
 	// Secrets are the values of those that the launch names. They are never written to the disk.
-	Secrets []api.SecretValue `json:"-"`
+	Secrets []wire.SecretValue `json:"-"`
 }
 
 // Checkpoints returns the checkpoint directory of the rank, given the data directory of the agent.
@@ -147,8 +147,8 @@ func NewStatus(s Spec) Status {
 }
 
 // Report converts the status to the agent's protocol.
-func (s Status) Report() api.RankReport {
-	return api.RankReport{
+func (s Status) Report() wire.RankReport {
+	return wire.RankReport{
 		Run: s.Run, UID: s.UID, Rank: s.Rank, State: s.State, Started: s.Started, Ended: s.Ended, ExitCode: s.ExitCode,
 		Signal: s.Signal, Cause: s.Cause, Reason: s.Reason, Signalled: s.Signalled, Restore: s.Restore,
 		Needed: s.Needed, Suspension: s.Suspension, PassedEnv: s.PassedEnv, Use: s.Use, Silent: s.Silent,
