@@ -37,7 +37,8 @@ func (a *Agent) publish(list []rundir.Status, want assignments) {
 
 		report := st.Report()
 		report.Suspension.Error = clipReason(report.Suspension.Error)
-		report.Silent = report.Silent && a.takesSilent.Load() // an earlier server does not know the word
+		// An earlier server does not know the word, and a run that is not assigned may be one that the yard does not know.
+		report.Silent = report.Silent && assigned && a.takesSilent.Load()
 		if st.State == job.RunPreparing && report.Reason == "" {
 			report.Reason = a.files.progress(w.Launch.Workdir)
 		}

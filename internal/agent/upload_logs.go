@@ -83,8 +83,8 @@ func (a *Agent) updateUploaders(ctx context.Context, list []rundir.Status) {
 	}
 }
 
-// noteSilent notes which ranks the server now knows to have printed nothing. Only ranks that are assigned are in a
-// report, so these are runs that it knows.
+// noteSilent notes which ranks the server now knows to have printed nothing. Only ranks that are assigned are
+// reported as such, so these are runs that it knows.
 func (a *Agent) noteSilent(ranks []api.RankReport) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -76,7 +76,7 @@ func TestAShortProgramIsFinishedAtItsEnd(t *testing.T) {
 	}
 
 	something := newRank(t)
-	something.Rank = 1
+	something.Run = "j2.1"
 	write(t, something.Dir, map[string]string{"model.pt": "weights"})
 
 	s = save(t, c, something)

@@ -94,7 +94,7 @@ func (s *supervisor) awaitScript(p *script) (r result) {
 			s.accept(o)
 		case <-limiting:
 			limiting = nil
-			s.limitV1()
+			s.limitV1(p.pid)
 		case <-ctx.Done():
 		}
 
@@ -280,7 +280,7 @@ const limitAfter = 5 * time.Millisecond
 // limitV1 gives the rank its v1 cgroup and moves its processes into it. The cgroup is recorded before there is a
 // process in it. The moves are made beside, because the first one on an idle machine can take the kernel many
 // milliseconds. A process that is forked meanwhile is found by the next pass.
-func (s *supervisor) limitV1() {
+func (s *supervisor) limitV1(program int) {
 	if s.rec.Limits.V2 {
 		return
 	}
@@ -297,7 +297,7 @@ func (s *supervisor) limitV1() {
 
 	s.cgroupMoves.Go(func() {
 		for range 100 {
-			procs, err := process.Family(os.Getpid())
+			procs, err := process.Family(program, os.Getpid())
 			if err != nil {
 				s.logError(err)
 				return
