@@ -23,10 +23,10 @@ import (
 
 // Spec is one rank of a run that this machine is to execute.
 type Spec struct {
-	Run    id.Run     `json:"run"`
-	Rank   int        `json:"rank"`
-	Job    id.Job     `json:"job"`
-	Epoch  int        `json:"epoch"`
+	Run    id.Run      `json:"run"`
+	Rank   int         `json:"rank"`
+	Job    id.Job      `json:"job"`
+	Epoch  int         `json:"epoch"`
 	Launch wire.Launch `json:"launch"`
 	// Devices names the GPUs of the rank for its program, for instance by UUID. If it
 	// is empty the indices of Launch.GPUs are used.
