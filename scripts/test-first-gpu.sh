@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Proves what a newcomer sees on a machine with a real GPU: `trainyard up` shows the node while it measures its GPU, a job
 # that was submitted at once runs, programs get the machine's settings of MPI and not the agent's own, a program that
-# imports PyTorch is "starting", an unchanged Lightning script runs, and the use of the GPU is told.
+# imports PyTorch is "starting", an unchanged Lightning script runs, and the use of the GPU is shown.
 #
 #	TRAINYARD=build/trainyard PYTHON=python3 scripts/test-first-gpu.sh
 #
@@ -140,6 +140,6 @@ check "the program was to get MPI's settings" "passed .*'OMPI_MCA_btl'.*'PMIX_MC
 check "the agent's own variables were to be kept from it" 'leaked \[\]' "$work/log-$first"
 check "a program that imports PyTorch was to be starting" 'starting' "$work/jobs"
 check "top was to show the GPU at work" ' (9[0-9]|100)% ' "$work/top"
-check "the use of the GPU was to be told" 'GPUs busy: .* (9[0-9]|100)% at most' "$work/job-$first"
+check "the use of the GPU was to be shown" 'GPUs busy: .* (9[0-9]|100)% at most' "$work/job-$first"
 check "Lightning was to train" 'lightning done' "$work/log-$second"
 echo passed

@@ -202,6 +202,7 @@ func TestTheFenceStaysShort(t *testing.T) {
 			}
 
 			f.syncs--
+
 			continue
 		}
 

@@ -74,8 +74,8 @@ func (a *Agent) publish(list []rundir.Status, want assignments) {
 	a.rankReports = ranks
 }
 
-// wakeFor says whom to wake for what is reported of a rank next: nobody if that is nothing new. That a rank has begun can
-// wait: of a short job the end follows at once. The caller holds a.mu.
+// wakeFor says whom to wake for what is reported of a rank next: nobody if that is nothing new. That a rank has
+// begun can wait: of a short job the end follows at once. The caller holds a.mu.
 func (a *Agent) wakeFor(r *api.RankReport) chan struct{} {
 	before := api.RankReport{}
 	if i, known := slices.BinarySearchFunc(a.rankReports, *r, compareReports); known {

@@ -60,7 +60,7 @@ func (a *Agent) updateUploaders(ctx context.Context, list []rundir.Status) {
 		k := key{st.Run, st.Rank}
 		s, ok := a.uploaders[k]
 		if !ok {
-			own, cancel := context.WithCancel(ctx) //nolint:gosec // called when the rank is forgotten
+			own, cancel := context.WithCancel(ctx)
 			s = &logUploader{
 				agent: a, key: k, uid: st.UID, ended: make(chan struct{}), heard: make(chan struct{}), cancel: cancel,
 				done: make(chan struct{}),

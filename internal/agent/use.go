@@ -28,8 +28,8 @@ func (a *Agent) useLoop(ctx context.Context) {
 	clock.Every(ctx, a.clk, useEvery, func(now time.Time) { a.measureUse(s, now) })
 }
 
-// gpuUseLoop asks the driver how busy the GPUs are as long as ranks have some. It is a loop of its own because a driver may
-// hang.
+// gpuUseLoop asks the driver how busy the GPUs are as long as ranks have some. It is a loop of its own because a
+// driver may hang.
 func (a *Agent) gpuUseLoop(ctx context.Context) {
 	if a.machine == nil || len(a.fakeGPUs) > 0 {
 		return

@@ -68,10 +68,10 @@ func Wait(ctx context.Context, d time.Duration, wake ...<-chan struct{}) Outcome
 
 	var c [4]<-chan struct{} // a channel that is nil gives nothing
 	if len(wake) > len(c) {
-		ctx, stop := context.WithCancel(ctx)
+		waiting, stop := context.WithCancel(ctx)
 		defer stop()
 
-		c[0] = firstOf(ctx, wake)
+		c[0] = firstOf(waiting, wake)
 	} else {
 		copy(c[:], wake)
 	}

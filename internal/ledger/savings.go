@@ -130,7 +130,8 @@ func (s *SavingsSummary) Greatest() []Saving { return s.greatest }
 // Report returns the sums of what was added.
 func (s *SavingsSummary) Report() *SavingsReport {
 	r := &SavingsReport{
-		From: s.from, To: s.to, Group: append([]Key{}, s.q.Group...), Rows: make([]SavingsRow, 0, len(s.rows)), Total: s.total,
+		From: s.from, To: s.to, Group: append([]Key{}, s.q.Group...), Rows: make([]SavingsRow, 0, len(s.rows)),
+		Total: s.total,
 	}
 
 	for _, row := range s.rows {

@@ -442,8 +442,8 @@ func (f *logFollower) tooSlow() bool {
 	return now.Sub(f.lag.since) >= f.s.lagPatience
 }
 
-// skip leaves out what the follower could not take in time, and says so. It is false if the job has ended meanwhile: then
-// all of it is read, however long that takes.
+// skip leaves out what the follower could not take in time, and says so. It is false if the job has ended
+// meanwhile: then all of it is read, however long that takes.
 func (f *logFollower) skip(ctx context.Context) (live bool, err error) {
 	lines, place, ok := f.member.Skip()
 	if !ok {
@@ -457,7 +457,8 @@ func (f *logFollower) skip(ctx context.Context) (live bool, err error) {
 		note := api.LogLine{
 			At: f.s.Clock.Now(), Run: id.NewRun(f.src.job.ID, place.at.Epoch), Rank: max(f.src.rank, 0), Stream: "yard",
 			Skipped: lines,
-			Text:    "… " + humanize.Count(int(lines), "line") + " skipped: read them with trainyard logs " + string(f.src.job.ID),
+			Text: "… " + humanize.Count(int(lines), "line") + " skipped: read them with trainyard logs " +
+				string(f.src.job.ID),
 		}
 		f.s.Log.InfoContext(ctx, "a follower of output skips lines", "job", f.src.job.ID, "user", f.who.User, "lines", lines)
 

@@ -196,7 +196,7 @@ func (y *yard) tapped(token string, j id.Job, query string) *tap {
 
 // sharing waits until so many follow what is read once for all.
 func (y *yard) sharing(t *testing.T, followers int) {
-	y.t.Helper()
+	t.Helper()
 	eventually(t, "they share", func() bool { return y.srv.shared.Stats().Followers == followers })
 }
 

@@ -375,8 +375,8 @@ func (r *logReader) next(ctx context.Context, limit int) (logPage, error) {
 	}
 }
 
-// readRank adds the lines of a rank to a page, and says so if the page is full before all of them were read. size is how
-// many bytes of text the page has.
+// readRank adds the lines of a rank to a page, and says so if the page is full before all of them were read. size
+// is how many bytes of text the page has.
 func (r *logReader) readRank(ctx context.Context, rank, limit int, page *logPage, size *int) error {
 	r.filter.Before = 0
 	if r.upTo != nil && r.upTo.Epoch == r.at.Epoch {

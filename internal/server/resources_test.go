@@ -918,8 +918,8 @@ func TestNothingCountsTwiceWhileItIsPosted(t *testing.T) {
 	}
 }
 
-// rolling is a store in which all postings are added up just before totals are read: the first time that is too late for
-// who has looked at what runs up.
+// rolling is a store in which all postings are added up just before totals are read: the first time that is too
+// late for who has looked at what runs up.
 type rolling struct {
 	store.Store
 	happens func()

@@ -30,8 +30,8 @@ func TestAJobStartsOnTheNodeThatWasProvisionedForIt(t *testing.T) {
 	}
 }
 
-// TestASpotNodeIsReclaimed: a job of an hour has worked for half of it when its node is gone. It saves a checkpoint every
-// 20 minutes, and within the notice.
+// TestASpotNodeIsReclaimed: a job of an hour has worked for half of it when its node is gone. It saves a
+// checkpoint every 20 minutes, and within the notice.
 func TestASpotNodeIsReclaimed(t *testing.T) {
 	t.Parallel()
 

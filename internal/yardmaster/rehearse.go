@@ -223,7 +223,8 @@ func (h *Rehearsal) vacant(s *place.Start) bool {
 // started says that a job would start, now or when runs have stopped for it.
 func (h *Rehearsal) started(s *place.Start, now bool) place.Why {
 	if now {
-		return place.Why{Blocker: place.BlockNone, Sentence: "starts on " + startNodes(s.Allocations) + " now", Start: h.view.Now}
+		return place.Why{Blocker: place.BlockNone, Sentence: "starts on " + startNodes(s.Allocations) + " now",
+			Start: h.view.Now}
 	}
 
 	return place.Why{

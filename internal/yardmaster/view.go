@@ -35,8 +35,8 @@ func (y *Yard) view(now time.Time) *place.View {
 // pastRenewal is after how long policies are told of runs that have ended, at the latest.
 const pastRenewal = time.Minute
 
-// pastForPlans returns the durations of earlier runs as policies see them. They estimate from it how long jobs last, and
-// do so anew when it changes: it is renewed when it has grown by a sixteenth, and after pastRenewal.
+// pastForPlans returns the durations of earlier runs as policies see them. They estimate from it how long jobs
+// last, and do so anew when it changes: it is renewed when it has grown by a sixteenth, and after pastRenewal.
 func (y *Yard) pastForPlans() *queue.Past {
 	added := y.past.Version() - y.planPast.Version()
 	passed := y.now.Sub(y.planPastAt)

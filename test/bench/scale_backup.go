@@ -73,7 +73,7 @@ func (s backupSection) Run(ctx context.Context) (out []figure, err error) {
 	return []figure{
 		{
 			"backup_s", took.Seconds(), "s",
-			fmt.Sprintf("trainyard backup of the running yard while %d jobs arrive and end in a second; restored and looked into",
+			fmt.Sprintf("trainyard backup of the running yard while %d jobs arrive and end in a second; restored and checked",
 				churn),
 		},
 		{"restore_s", y.clock.Now().Sub(began).Seconds(), "s", "trainyard restore into an empty folder"},

@@ -200,7 +200,8 @@ func (y *largeYard) flood(ctx context.Context, beside int) ([]figure, error) {
 	return []figure{
 		{
 			"submit_16_per_s" + suffix, rate, "jobs/s",
-			fmt.Sprintf("%d clients submit as fast as they can, with an idempotency key, %d jobs; %s", submitters, len(all), note),
+			fmt.Sprintf("%d clients submit as fast as they can, with an idempotency key, %d jobs; %s", submitters,
+				len(all), note),
 		},
 		{"submit_16_ms" + suffix, milliseconds(percentile(all, 50)), "ms", ""},
 		{"submit_16_p99_ms" + suffix, milliseconds(percentile(all, 99)), "ms", ""},

@@ -66,7 +66,8 @@ func wantScaleKeys() map[string][]string {
 	}
 }
 
-// isCost reports whether a figure is of processor time: the little that a short test asks for may cost less than can be read.
+// isCost reports whether a figure is of processor time: the little that a short test asks for may cost less than
+// can be read.
 func isCost(name string) bool {
 	return strings.Contains(name, "_cpu_") || strings.Contains(name, "_cores")
 }

@@ -87,8 +87,8 @@ func isEmpty(dir string) bool {
 	return errors.Is(err, io.EOF)
 }
 
-// awaitFirstLook waits for a moment before the directory is looked at for the first time, so that a short program costs next to
-// nothing. It reports false if there is nothing to look for.
+// awaitFirstLook waits for a moment before the directory is looked at for the first time, so that a short program
+// costs next to nothing. It reports false if there is nothing to look for.
 func (s *Saver) awaitFirstLook(ctx context.Context) bool {
 	if s.programEnd() == nil {
 		s.wait(ctx, s.all.opt.Every/beginShare, nil)

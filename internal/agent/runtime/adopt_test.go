@@ -114,6 +114,12 @@ func TestAKilledSupervisorLeavesNothingBehind(t *testing.T) {
 			y.await(run, job.RunRunning)
 			y.follow(run, "hello\n")
 
+			if y.limits.Usable() {
+				for _, pid := range all { // it gets there a moment after its start
+					awaitText(t, filepath.Join("/proc", pid, "cgroup"), rundir.GroupName(y.runDir(run)))
+				}
+			}
+
 			supervisor, err := rundir.LockHolder(y.runDir(run))
 			if err != nil || supervisor == 0 {
 				t.Fatalf("supervisor = %d, %v", supervisor, err)
@@ -280,6 +286,25 @@ func TestASupervisorThatComesLateFindsItsFilesWhole(t *testing.T) {
 
 	if st := y.await(s.Run, job.RunEnded); st.ExitCode != 0 || st.Cause != job.CauseNone || !fetched.Load() {
 		t.Errorf("it ended as %+v, with its files fetched again: %t", st, fetched.Load())
+	}
+}
+
+// awaitText waits until a file contains a text.
+func awaitText(t *testing.T, path, text string) {
+	t.Helper()
+
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(content), text) {
+			return
+		}
+
+		if time.Now().After(end) {
+			t.Fatalf("%s has no %s: %s", path, text, content)
+		}
 	}
 }
 

@@ -38,8 +38,8 @@ type kept struct {
 	keptRun
 }
 
-// keep moves the working directory and the record of a rank out of its run directory, which is removed then. One without
-// files is not kept.
+// keep moves the working directory and the record of a rank out of its run directory, which is removed then. One
+// without files is not kept.
 func (r *Runtime) keep(name, dir string) error {
 	work := filepath.Join(dir, rundir.WorkDir)
 	size, files, err := treeSize(work)

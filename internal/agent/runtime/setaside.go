@@ -62,7 +62,7 @@ func (r *Runtime) moveAside(dir, name string) (string, error) {
 
 	path := filepath.Join(aside, name)
 	for n := 2; ; n++ {
-		_, err := os.Lstat(path) //nolint:gosec // the names of runs and jobs were checked when they were started
+		_, err := os.Lstat(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			break
 		}
@@ -73,7 +73,7 @@ func (r *Runtime) moveAside(dir, name string) (string, error) {
 		path = filepath.Join(aside, name+"-"+strconv.Itoa(n))
 	}
 
-	if err := os.Rename(dir, path); err != nil { //nolint:gosec // as above
+	if err := os.Rename(dir, path); err != nil {
 		return "", err
 	}
 
@@ -118,8 +118,8 @@ func (r *Runtime) reclaimCheckpoints(s rundir.Spec) error {
 	return r.setCheckpointOwner(s, atomicfile.Volatile())
 }
 
-// secureCheckpoints makes the record whose checkpoints these are survive a power cut, before that of the rank goes. A job
-// that left none needs no record.
+// secureCheckpoints makes the record whose checkpoints these are survive a power cut, before that of the rank
+// goes. A job that left none needs no record.
 func (r *Runtime) secureCheckpoints(s rundir.Spec) error {
 	_, empty, err := lastTouched(filepath.Join(r.dir, rundir.CheckpointsDir, string(s.Job)))
 	if empty || errors.Is(err, fs.ErrNotExist) || s.Launch.JobUID == "" {

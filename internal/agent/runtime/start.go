@@ -24,10 +24,10 @@ import (
 	"trainyard/internal/job"
 )
 
-// Start starts a rank. It returns when the rank has its directory, which a crash of the agent leaves and a power cut
-// may take; its status shows everything after that. A rank that is already known is not started again, but an unfinished preparation by
-// an earlier agent process is continued. A rank with an older epoch than a known one of the same
-// job is refused. Ranks with older epochs are stopped, and waited for, before the new one begins.
+// Start starts a rank. It returns when the rank has its directory, which a crash of the agent leaves and a power
+// cut may take; its status shows everything after that. A rank that is already known is not started again, but an
+// unfinished preparation by an earlier agent process is continued. A rank with an older epoch than a known one of
+// the same job is refused. Ranks with older epochs are stopped, and waited for, before the new one begins.
 func (r *Runtime) Start(ctx context.Context, s rundir.Spec) error {
 	if err := r.check(s); err != nil {
 		return err

@@ -33,8 +33,8 @@ func blobPrefix(l Log) string {
 	return fmt.Sprintf("%s%s/%s/%d/", blobRoot, j, run, l.Rank)
 }
 
-// putWhole puts a log that came in one piece, as that of a short job does, into the blob store at once: it needs neither
-// the journal nor a file. One that is empty needs a blob too, which says so.
+// putWhole puts a log that came in one piece, as that of a short job does, into the blob store at once: it needs
+// neither the journal nor a file. One that is empty needs a blob too, which says so.
 func (b *Archive) putWhole(ctx context.Context, f *logFile, l Log, data []byte) error {
 	var packed bytes.Buffer
 

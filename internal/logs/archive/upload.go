@@ -178,8 +178,8 @@ func (b *Archive) find(ctx context.Context, f *logFile, l Log) error {
 	return nil
 }
 
-// Append adds output at an offset and returns how much of the log is here now, safe from a power cut, and whether that is
-// all of it. What is here already is passed over; what would leave a gap is not taken.
+// Append adds output at an offset and returns how much of the log is here now, safe from a power cut, and whether
+// that is all of it. What is here already is passed over; what would leave a gap is not taken.
 func (b *Archive) Append(
 	ctx context.Context,
 	l Log,

@@ -162,7 +162,8 @@ func (l *life) runChanges(t *rapid.T) {
 	case 0:
 		r.Stopping = !r.Stopping
 	case 1:
-		r.Outlook.Resumes, r.Outlook.Every = !r.Outlook.Resumes, time.Duration(rapid.IntRange(0, 60).Draw(t, "every"))*time.Minute
+		r.Outlook.Resumes = !r.Outlook.Resumes
+		r.Outlook.Every = time.Duration(rapid.IntRange(0, 60).Draw(t, "every")) * time.Minute
 	case 2:
 		r.Began = l.now.Add(-time.Duration(rapid.IntRange(0, 60).Draw(t, "began")) * time.Minute)
 	case 3: // it will end at another time
@@ -284,7 +285,8 @@ func (l *life) limitsChange(t *rapid.T) {
 	case 1:
 		a := tenant.Unlimited()
 		a.NoProvisioning = rapid.Bool().Draw(t, "no rent")
-		a.Nodes, a.Money = rapid.IntRange(0, 2).Draw(t, "provisioned"), money.Amount(rapid.Float64Range(0, 20).Draw(t, "money"))
+		a.Nodes = rapid.IntRange(0, 2).Draw(t, "provisioned")
+		a.Money = money.Amount(rapid.Float64Range(0, 20).Draw(t, "money"))
 		if rapid.Bool().Draw(t, "limit on GPUs") {
 			a.Ceiling = rapid.IntRange(0, 8).Draw(t, "ceiling")
 		}
@@ -608,9 +610,9 @@ func crowd(jobs int, gangs bool) *yard {
 	return y
 }
 
-// TestARoundCostsWhatChanged: in a full yard ten times as many queued jobs make a round neither consider more of them
-// nor allocate more memory. With many visits that is because jobs of one shape are left out once one is blocked, with few
-// because the round has looked at enough.
+// TestARoundCostsWhatChanged: in a full yard ten times as many queued jobs make a round neither consider more of
+// them nor allocate more memory. With many visits that is because jobs of one shape are left out once one is
+// blocked, with few because the round has looked at enough.
 func TestARoundCostsWhatChanged(t *testing.T) {
 	for name, c := range map[string]struct {
 		visits int

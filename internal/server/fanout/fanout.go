@@ -267,8 +267,8 @@ type Follower[K comparable, P any] struct {
 	behind bool   // it has lost what comes next
 }
 
-// Next returns what was published since, which may be nothing, and a channel that is closed when there is more. It fails
-// with ErrBehind if some of it is not in memory any more, and when there is no more, with io.EOF or with
+// Next returns what was published since, which may be nothing, and a channel that is closed when there is more. It
+// fails with ErrBehind if some of it is not in memory any more, and when there is no more, with io.EOF or with
 // whatever ended the feed.
 func (m *Follower[K, P]) Next() (items []Item[P], changed <-chan struct{}, err error) {
 	f := m.feed

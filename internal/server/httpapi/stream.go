@@ -20,8 +20,8 @@ type Stream struct {
 	pending []byte // to be written before anything else
 }
 
-// pieceSize is how much of a feed is written at a time: one whose reader is slow, but not slower than Pace allows, takes
-// a piece in time.
+// pieceSize is how much of a feed is written at a time: one whose reader is slow, but not slower than Pace allows,
+// takes a piece in time.
 const pieceSize = 16 << 10
 
 // NewStream begins the answer.

@@ -196,10 +196,10 @@ func summaryOf(e *yardmaster.Event, jobs []job.Job) message {
 	for i := range jobs {
 		j := &jobs[i]
 
-		switch j.State {
-		case job.Succeeded:
+		switch {
+		case j.State == job.Succeeded:
 			m.Jobs.Succeeded++
-		case job.Failed:
+		case j.State == job.Failed:
 			m.Jobs.Failed++
 			failed = append(failed, fmt.Sprintf("%s %s: %s", j.ID, j.Spec.Name, j.Reason))
 		default:

@@ -180,7 +180,9 @@ func jobQuestions() []question {
 			return none(s.CountJobs(ctx, store.JobFilter{}))
 		}},
 		question{name: "Job", ask: func(ctx context.Context, s *Store) error { return none(s.Job(ctx, "j9")) }},
-		question{name: "JobByKey", ask: func(ctx context.Context, s *Store) error { return none(s.JobByKey(ctx, "u9", "key-9")) }},
+		question{name: "JobByKey", ask: func(ctx context.Context, s *Store) error {
+			return none(s.JobByKey(ctx, "u9", "key-9"))
+		}},
 		question{name: "Pipeline", ask: func(ctx context.Context, s *Store) error { return none(s.Pipeline(ctx, "pipe")) }},
 		question{name: "Runs", ask: func(ctx context.Context, s *Store) error { return none(s.Runs(ctx, "j9")) }},
 		question{name: "Run", ask: func(ctx context.Context, s *Store) error { return none(s.Run(ctx, "j9.1")) }},
@@ -260,7 +262,9 @@ func ledgerQuestions() []question {
 func otherQuestions() []question {
 	documents := func(name string, f store.DocumentFilter) question {
 		f.Kind, f.Limit = store.CurveDocument, 10
-		return question{name: "Documents: " + name, ask: func(ctx context.Context, s *Store) error { return none(s.Documents(ctx, f)) }}
+		return question{name: "Documents: " + name, ask: func(ctx context.Context, s *Store) error {
+			return none(s.Documents(ctx, f))
+		}}
 	}
 
 	return []question{
@@ -292,14 +296,20 @@ func otherQuestions() []question {
 			return nil
 		}},
 		{name: "Users", walks: true, ask: func(ctx context.Context, s *Store) error { return none(s.Users(ctx, "", 10)) }},
-		{name: "Tokens", walks: true, ask: func(ctx context.Context, s *Store) error { return none(s.Tokens(ctx, "u3", "", 10)) }},
+		{name: "Tokens", walks: true, ask: func(ctx context.Context, s *Store) error {
+			return none(s.Tokens(ctx, "u3", "", 10))
+		}},
 		{name: "Members", ask: func(ctx context.Context, s *Store) error { return none(s.Members(ctx)) }},
-		{name: "Possessed", ask: func(ctx context.Context, s *Store) error { return none(s.Possessed(ctx, "u3", []string{"d3"})) }},
+		{name: "Possessed", ask: func(ctx context.Context, s *Store) error {
+			return none(s.Possessed(ctx, "u3", []string{"d3"}))
+		}},
 		{name: "PossessedBytes", ask: func(ctx context.Context, s *Store) error { return none(s.PossessedBytes(ctx, "u3")) }},
 		{name: "PossessedDigests", walks: true, ask: func(ctx context.Context, s *Store) error {
 			return none(s.PossessedDigests(ctx, "", 10))
 		}},
-		{name: "UnreadManifests", walks: true, ask: func(ctx context.Context, s *Store) error { return none(s.UnreadManifests(ctx, 10)) }},
+		{name: "UnreadManifests", walks: true, ask: func(ctx context.Context, s *Store) error {
+			return none(s.UnreadManifests(ctx, 10))
+		}},
 	}
 }
 
@@ -426,9 +436,8 @@ func TestEveryQueryUsesAnIndex(t *testing.T) {
 		asked[name] = true
 	}
 
-	calls := reflect.TypeFor[store.Store]()
-	for i := range calls.NumMethod() {
-		if name := calls.Method(i).Name; asked[name] == slices.Contains(notAsked, name) {
+	for call := range reflect.TypeFor[store.Store]().Methods() {
+		if name := call.Name; asked[name] == slices.Contains(notAsked, name) {
 			t.Errorf("%s: a call that reads needs its plan to be looked at, one that does not is in notAsked", name)
 		}
 	}
@@ -538,13 +547,14 @@ func checkPlan(t engineTest, s *Store, name string, q spied) {
 }
 
 // small are tables that do not grow with the jobs, and what queries make up themselves.
-var small = regexp.MustCompile(`^(records|leases|users|tokens|nodes|ledger_rollup|known|lasts|CONSTANT|branch\d+|\(.*)$`)
+var small = regexp.MustCompile(
+	`^(records|leases|users|tokens|nodes|ledger_rollup|known|lasts|CONSTANT|branch\d+|\(.*)$`)
 
 // openRange is a search by the key that has only one end, or none.
 var openRange = regexp.MustCompile(`PRIMARY KEY \(rowid[<>]\?\)`)
 
-// bounded are queries that read from a row on, and want all that follow: jobs since the first that was submitted after a
-// time, and postings that are in no total yet.
+// bounded are queries that read from a row on, and want all that follow: jobs since the first that was submitted
+// after a time, and postings that are in no total yet.
 var bounded = []string{"first.submitted >= ", "FROM postings WHERE seq > $1"}
 
 func litePlan(line string) string {

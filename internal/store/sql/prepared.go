@@ -12,7 +12,7 @@ const keptStatements = 64
 
 // QueryContext queries with a prepared statement, if statements are kept.
 func (r *reader) QueryContext(ctx context.Context, query string, args ...any) (*dbsql.Rows, error) {
-	stmt, err := r.statement(ctx, query)
+	stmt, err := r.statement(ctx, query) //nolint:sqlclosecheck // kept for later queries; Close closes it
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func (r *reader) statement(ctx context.Context, query string) (*dbsql.Stmt, erro
 		return stmt, nil
 	}
 
-	stmt, err := r.PrepareContext(ctx, query) //nolint:sqlclosecheck // kept for later queries; Close closes it
+	stmt, err := r.PrepareContext(ctx, query)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (r *reader) statement(ctx context.Context, query string) (*dbsql.Stmt, erro
 	defer r.mu.Unlock()
 
 	if other := r.prepared[query]; other != nil { // of another goroutine
-		return other, stmt.Close()
+		return other, stmt.Close() //nolint:sqlclosecheck // at once
 	}
 
 	r.prepared[query] = stmt

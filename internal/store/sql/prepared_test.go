@@ -1,6 +1,8 @@
 package sql
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
@@ -36,21 +38,28 @@ func TestQueriesStayPrepared(t *testing.T) {
 
 	// There are not more and more of them.
 	for n := range 3 * keptStatements {
-		rows, err := s.read.QueryContext(t.Context(), fmt.Sprintf("SELECT %d", n))
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		var got int
-		if !rows.Next() || rows.Scan(&got) != nil || got != n || rows.Err() != nil {
-			t.Fatalf("query %d answers %d", n, got)
-		}
-		if err := rows.Close(); err != nil {
-			t.Fatal(err)
+		if got, err := answerOf(t.Context(), s.read, fmt.Sprintf("SELECT %d", n)); err != nil || got != n {
+			t.Fatalf("query %d answers %d: %v", n, got, err)
 		}
 	}
 
 	if got := len(s.read.prepared); got > keptStatements {
 		t.Errorf("%d statements are kept", got)
 	}
+}
+
+// answerOf returns the number that a query answers.
+func answerOf(ctx context.Context, r *reader, query string) (got int, err error) {
+	rows, err := r.QueryContext(ctx, query)
+	if err != nil {
+		return 0, err
+	}
+
+	defer func() { err = errors.Join(err, rows.Close()) }()
+
+	if !rows.Next() {
+		return 0, errors.Join(errors.New("no row"), rows.Err())
+	}
+
+	return got, rows.Scan(&got)
 }

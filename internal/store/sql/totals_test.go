@@ -88,9 +88,11 @@ func (b *books) query() ledger.Query {
 	q.From, q.To = b.period()
 	q.Group = rapid.SliceOfNDistinct(rapid.SampledFrom(ledger.Keys()), 0, 3, rapid.ID[ledger.Key]).Draw(b.t, "group")
 
-	for key, values := range map[ledger.Key][]string{
-		ledger.ByResearcher: {"", "ann", "bob"}, ledger.ByProject: {"vision"}, ledger.ByJob: {"j1", "j2"}, ledger.ByNode: {"n1"},
+	for _, by := range []ledger.Filter{
+		{Key: ledger.ByResearcher, Values: []string{"", "ann", "bob"}}, {Key: ledger.ByProject, Values: []string{"vision"}},
+		{Key: ledger.ByJob, Values: []string{"j1", "j2"}}, {Key: ledger.ByNode, Values: []string{"n1"}},
 	} {
+		key, values := by.Key, by.Values
 		if rapid.IntRange(0, 4).Draw(b.t, "filter by "+string(key)) == 0 {
 			some := rapid.SliceOfNDistinct(rapid.SampledFrom(values), 1, 2, rapid.ID[string])
 			q.Filter = append(q.Filter, ledger.Filter{Key: key, Values: some.Draw(b.t, string(key))})

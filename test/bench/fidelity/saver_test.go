@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A program that is suspended goes on afterwards, and does not compute meanwhile: what it has done afterwards fits into the time in which it ran, but for
-// the step of 50 ms in which it was suspended.
+// A program that is suspended goes on afterwards, and does not compute meanwhile: what it has done afterwards fits
+// into the time in which it ran, but for the step of 50 ms in which it was suspended.
 func TestTheSaverDoesNoWorkWhileItIsSuspended(t *testing.T) {
 	t.Parallel()
 

@@ -200,7 +200,8 @@ func schemaDigest(ctx context.Context, clk clock.Clock) (digest string, err erro
 
 	var text string
 
-	const all = `SELECT group_concat(sql, ';') FROM (SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type, name)`
+	const all = `SELECT group_concat(sql, ';') FROM (
+		SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type, name)`
 	if err := db.QueryRowContext(ctx, all).Scan(&text); err != nil {
 		return "", fmt.Errorf("read the schema: %w", err)
 	}

@@ -1,9 +1,10 @@
-// Package scale keeps a large yard busy: agents that hold runs and end them, calls at a steady rate, and followers of
-// feeds.
+// Package scale keeps a large yard busy: agents that hold runs and end them, calls at a steady rate, and followers
+// of feeds.
 //
-// The agents are simulated in this process, and each has what a real one has: a certificate and a TLS connection of its
-// own, the stream of assignments open on it, and a report as often as the server asks for one and at every change. What
-// is assigned to them runs at once and until it is told to end; no program is started. The sections of the benchmark call it.
+// The agents are simulated in this process, and each has what a real one has: a certificate and a TLS connection
+// of its own, the stream of assignments open on it, and a report as often as the server asks for one and at every
+// change. What is assigned to them runs at once and until it is told to end; no program is started. The sections
+// of the benchmark call it.
 package scale
 
 import (
@@ -234,8 +235,8 @@ func (f *Fleet) gone(run id.Run) {
 	f.remove(run)
 }
 
-// Waits returns, for each node that a run of one rank has left since the last call, how long it took from that until the next
-// run was assigned to the node.
+// Waits returns, for each node that a run of one rank has left since the last call, how long it took from that
+// until the next run was assigned to the node.
 func (f *Fleet) Waits() []time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()

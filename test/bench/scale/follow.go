@@ -169,11 +169,11 @@ func (f *Feed) follow(
 
 // stopped returns nil for what went wrong because ctx ended.
 func stopped(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
 
-	return err
+	return nil
 }
 
 // uploadEvery is how often an agent looks for output and sends it.

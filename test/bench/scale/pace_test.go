@@ -29,7 +29,8 @@ func TestPaceEndsWithItsContextAndWithAFailure(t *testing.T) {
 	}
 
 	broken := errors.New("broken")
-	if err := Pace(t.Context(), clock.Wall{}, 1e6, func(context.Context) error { return broken }); !errors.Is(err, broken) {
+	err = Pace(t.Context(), clock.Wall{}, 1e6, func(context.Context) error { return broken })
+	if !errors.Is(err, broken) {
 		t.Errorf("a call that fails: error %v, want %v", err, broken)
 	}
 }

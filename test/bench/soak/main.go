@@ -4,7 +4,8 @@
 //	go run ./test/bench/soak -span 1h -out build/bench/bench-soak.json
 //
 // It prints a line now and then and at the end a verdict against the bounds that it states; if one is exceeded it
-// fails and writes no figures. `make bench-soak` calls it, and a test runs a short form that goes by the number of jobs.
+// fails and writes no figures. `make bench-soak` calls it, and a test runs a short form that goes by the number of
+// jobs.
 package main
 
 import (

@@ -120,7 +120,8 @@ const mib = 1 << 20
 func (p *printer) line(now time.Time, jobs int, processes []*process, samples []sample) error {
 	if !p.headed {
 		p.headed = true
-		_, _ = fmt.Fprintln(p.w, "after\tjobs\tprocess\tRSS MiB\theap MiB\tgoroutines\tfiles\tdisk KiB\tinodes\t") // see Flush
+		_, _ = fmt.Fprintln(p.w,
+			"after\tjobs\tprocess\tRSS MiB\theap MiB\tgoroutines\tfiles\tdisk KiB\tinodes\t") // see Flush
 	}
 
 	for i, s := range samples {

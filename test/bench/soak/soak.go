@@ -304,7 +304,8 @@ func (s *state) judge(ctx context.Context, before []sample, jobs int) ([]growth,
 // print writes the verdict.
 func (s *state) print(all []growth, jobs int) error {
 	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintf(w, "\nGrowth while %d jobs ended (%d feeds were followed):\nwhat\tbefore\tafter\tmay grow by\t\n", jobs,
+	_, _ = fmt.Fprintf(w,
+		"\nGrowth while %d jobs ended (%d feeds were followed):\nwhat\tbefore\tafter\tmay grow by\t\n", jobs,
 		s.followed.Load()) // Flush returns its errors
 
 	for i := range all {

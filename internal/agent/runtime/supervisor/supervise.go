@@ -8,9 +8,9 @@
 // # The end of a run
 //
 // A rank has ended when none of its processes is left. The supervisor is the child subreaper of all its
-// descendants, so a daemonised process still comes back to it: without children it has no descendants. It also looks
-// into the rank's cgroup. It reads /proc only to stop processes, so a program that ends by itself costs the same however
-// many others the machine has.
+// descendants, so a daemonised process still comes back to it: without children it has no descendants. It also
+// looks into the rank's cgroup. It reads /proc only to stop processes, so a program that ends by itself costs the
+// same however many others the machine has.
 //
 // SIGTERM goes to the program that the job's script started, not to the program's own children: the program needs
 // them while it saves a checkpoint, and forwards the signal if they are to get it. A child whose parent exits gets
