@@ -196,10 +196,10 @@ func summaryOf(e *yardmaster.Event, jobs []job.Job) message {
 	for i := range jobs {
 		j := &jobs[i]
 
-		switch {
-		case j.State == job.Succeeded:
+		switch j.State { //nolint:exhaustive // all of them have ended
+		case job.Succeeded:
 			m.Jobs.Succeeded++
-		case j.State == job.Failed:
+		case job.Failed:
 			m.Jobs.Failed++
 			failed = append(failed, fmt.Sprintf("%s %s: %s", j.ID, j.Spec.Name, j.Reason))
 		default:

@@ -46,12 +46,13 @@ func (k *kit) ends(j id.Job, how job.State) {
 		Run: id.NewRun(j, 1), State: job.RunEnded, Started: k.clock.Now(), Ended: k.clock.Now(),
 	}
 
-	switch {
-	case how == job.Cancelled:
+	if how == job.Cancelled {
 		k.do(yardmaster.Cancel{Job: j, By: "ada"})
 
 		report.Signalled = true
-	case how == job.Failed:
+	}
+
+	if how == job.Failed {
 		report.ExitCode, report.Cause = 3, job.CauseUserCode
 	}
 
