@@ -84,6 +84,20 @@ func gpus(busy ...float64) []job.GPUUse {
 	return list
 }
 
+// The driver may have been asked last while the rank before it had the GPU.
+func TestGPUsOfTheFirstMeasurementDoNotCount(t *testing.T) {
+	t.Parallel()
+	k := newKit(t)
+
+	for i, busy := range []float64{1, 0.25, 0.5} {
+		k.report("j1.1", 0, 10*i, job.Use{GPUs: gpus(busy)}, job.RunRunning)
+	}
+
+	if u := k.of(false); *u.Peak.GPUBusy != 0.5 || *u.Mean.GPUBusy != 0.375 {
+		t.Errorf("GPUs are busy %v on average, %v at most", *u.Mean.GPUBusy, *u.Peak.GPUBusy)
+	}
+}
+
 func TestMeanAndPeakOfARun(t *testing.T) {
 	t.Parallel()
 	k := newKit(t)
