@@ -117,7 +117,6 @@ var layers = []struct {
 		false,
 		[]string{
 			"internal/api",
-			"internal/api/wire",
 			"internal/auth",
 			"internal/workdir",
 			"internal/logs/archive",

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"trainyard/internal/api"
-	"trainyard/internal/atomicfile"
 	"trainyard/internal/cloud"
 	"trainyard/internal/diskspace/smalldisk"
 	"trainyard/internal/id"
@@ -47,7 +46,7 @@ func TestTheFenceOnAFullDiskForgetsNothing(t *testing.T) {
 	t.Parallel()
 	dir := smalldisk.Mount(t, 4)
 	path := filepath.Join(dir, "fence")
-	f, err := openFence(atomicfile.OS{}, path, "boot-1")
+	f, err := openFence(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +83,7 @@ func TestTheFenceOnAFullDiskForgetsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	f, err = openFence(atomicfile.OS{}, path, "boot-1")
+	f, err = openFence(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +98,7 @@ func TestTheFenceOnAFullDiskForgetsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	f, err = openFence(atomicfile.OS{}, path, "boot-1")
+	f, err = openFence(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,6 @@ func scaleSections(s settings) []section {
 		backupSection{s},
 		listsSection{s}, // last on this yard: it lengthens the queue
 		agentsSection{s},
-		shortSection{s},
 		hyperqueueSection{s},
 	}
 }

@@ -23,7 +23,6 @@ type logFile struct {
 	room   int64 // that the file has on the disk, from its beginning
 	ending bool  // what is written now may use the last room
 	plain  bool  // the file system cannot take room ahead
-	sync   func() error
 }
 
 // openLogFile opens a log for appending. It fails if there is no room for the last remarks.
@@ -38,7 +37,7 @@ func openLogFile(path string) (*logFile, error) {
 		return nil, errors.Join(err, file.Close())
 	}
 
-	f := &logFile{File: file, size: info.Size(), room: info.Size(), sync: file.Sync}
+	f := &logFile{File: file, size: info.Size(), room: info.Size()}
 	if err := f.reserve(f.size + lastRoom); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
@@ -86,13 +85,7 @@ func (f *logFile) reserve(size int64) error {
 	return nil // the write itself finds out what is wrong
 }
 
-// end gives back what room is left, and makes the log durable. An empty one needs no sync: its name is as old as the
-// run directory.
+// end gives back what room is left, and makes the log durable.
 func (f *logFile) end() error {
-	err := f.Truncate(f.size)
-	if f.size > 0 {
-		err = errors.Join(err, f.sync())
-	}
-
-	return errors.Join(err, f.Close())
+	return errors.Join(f.Truncate(f.size), f.Sync(), f.Close())
 }
