@@ -223,6 +223,10 @@ func (g *Ledger) each(now time.Time, post func(*Meter, []Posting, time.Time) []P
 // Rate returns what a rank costs, as the meter of its node will post it.
 func (g *Ledger) Rate(n *fleet.Node, k *job.Rank, l *fleet.Lease) money.PerHour {
 	h := HolderOf(&fleet.Hold{GPUs: fleet.Mask(k.GPUs), Share: k.Share, CPUs: k.CPUs}, "")
+	if m := g.meters[n.ID]; m != nil && m.inputs == priceInputsOf(n, g.tariff, l) {
+		return m.s.Rates.paidBy(h, &n.Inventory)
+	}
+
 	return Hourly(n, g.tariff, l, h)
 }
 

@@ -613,3 +613,42 @@ func (h *history) provisions() {
 		}
 	}
 }
+
+// TestAnHourCostsWhatItsMeterWouldPost: rates are computed without a meter, for every start of a job.
+func TestAnHourCostsWhatItsMeterWouldPost(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		h := &history{t: t, now: monday}
+		h.tariff = h.prices()
+		var s slot
+		h.open(&s)
+
+		who := gpus(1, "ann", uint64(h.number("set", 0, 31)))
+		who.CPUs = job.CPUs(h.number("cpus", 0, 20_000))
+		if h.flip("shares") {
+			who.Share = int64(h.number("share", 1, 1000))
+		}
+
+		m := ledger.NewMeter(s.node, h.tariff, s.lease, monday)
+		m.Set(nil, monday, ledger.Status{Rest: ledger.Idle}, []ledger.Holder{who})
+
+		var want ledger.Nanos
+		for _, p := range m.Peek(nil, monday.Add(time.Hour)) {
+			if p.Account == ledger.Use {
+				want += p.Cost()
+			}
+		}
+
+		if got := ledger.Hourly(s.node, h.tariff, s.lease, who); got != money.PerHour(want.Amount()) {
+			t.Fatalf("an hour costs %v, and its meter posts %v", got, want)
+		}
+
+		g := ledger.New(h.tariff, func(*ledger.Posting) {})
+		g.Node(monday, s.node, 0, nil, nil)
+		rank := job.Rank{GPUs: fleet.Indices(who.GPUs), Share: float64(who.Share) / 1000, CPUs: who.CPUs}
+
+		if got := g.Rate(s.node, &rank, s.lease); got != money.PerHour(want.Amount()) {
+			t.Fatalf("a rank costs %v an hour, and its meter posts %v", got, want)
+		}
+	})
+}

@@ -203,13 +203,29 @@ func Estimate(l *fleet.Lease, now time.Time) Nanos {
 // Hourly returns what a holder pays for a node that nobody else holds: what the node's meter
 // would post for an hour. It is for forecasts that agree with the ledger.
 func Hourly(n *fleet.Node, t *fleet.Tariff, l *fleet.Lease, h Holder) money.PerHour {
-	m := NewMeter(n, t, l, time.Unix(0, 0))
-	m.Set(nil, m.s.Since, Status{Rest: Idle}, []Holder{h})
+	r := ratesOf(n, t, l)
+
+	return r.paidBy(h, &n.Inventory)
+}
+
+// paidBy returns what the only holder of a node pays in an hour at these rates.
+func (r *rates) paidBy(h Holder, inv *fleet.Inventory) money.PerHour {
+	var (
+		few   [2]share // of the holder and of the yard
+		parts [len(few)]vector
+		none  carry
+	)
+
+	l := allocation{shares: few[:0]}
+	l.compute(gpuSet(inv), max(inv.CPUs, 0), &Status{Rest: Idle}, []Holder{h})
+
+	total, base := r.cost(msPerHour, &l, &none)
+	l.divide(total, base, parts[:len(l.shares)])
 
 	var sum Nanos
-	for _, p := range m.Peek(nil, m.s.Since.Add(time.Hour)) {
-		if p.Account == Use {
-			sum += p.Cost()
+	for i := range l.shares {
+		if l.shares[i].account == Use {
+			sum += parts[i].amounts().Cost()
 		}
 	}
 
