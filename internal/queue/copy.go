@@ -81,12 +81,8 @@ func (p *Past) Clone() *Past {
 	return &Past{runs: maps.Clone(p.runs), last: p.last}
 }
 
-// own returns a sample that no clone shares.
-func (s *sample) own() *sample {
-	if !s.shared {
-		return s
-	}
-
+// clone returns a copy that shares nothing.
+func (s *sample) clone() *sample {
 	return &sample{order: slices.Clone(s.order), next: s.next, sorted: slices.Clone(s.sorted), sum: s.sum}
 }
 

@@ -146,12 +146,15 @@ func (p *Past) add(run *PastRun) (forgotten []uint64) {
 
 	for i, g := range all[first:] {
 		s := p.runs[g]
-		if s == nil {
-			s = &sample{}
-		}
 
-		s = s.own()
-		p.runs[g] = s
+		switch {
+		case s == nil:
+			s = &sample{}
+			p.runs[g] = s
+		case s.shared:
+			s = s.clone()
+			p.runs[g] = s
+		}
 
 		if old := s.add(numberedRun{run.Number, run.Ran, i == 0}); old.narrowest {
 			forgotten = append(forgotten, old.number)
@@ -163,20 +166,31 @@ func (p *Past) add(run *PastRun) (forgotten []uint64) {
 
 // add adds a run and returns the one whose room it takes.
 func (s *sample) add(run numberedRun) (old numberedRun) {
+	s.sum += run.ran
+	to, _ := slices.BinarySearch(s.sorted, run.ran)
+
 	if len(s.order) < maxRuns {
 		s.order = append(s.order, run)
-	} else {
-		old = s.order[s.next]
-		s.order[s.next] = run
-		s.next = (s.next + 1) % maxRuns
-		at, _ := slices.BinarySearch(s.sorted, old.ran)
-		s.sorted = slices.Delete(s.sorted, at, at+1)
-		s.sum -= old.ran
+		s.sorted = slices.Insert(s.sorted, to, run.ran)
+
+		return numberedRun{}
 	}
 
-	at, _ := slices.BinarySearch(s.sorted, run.ran)
-	s.sorted = slices.Insert(s.sorted, at, run.ran)
-	s.sum += run.ran
+	old = s.order[s.next]
+	s.order[s.next] = run
+	s.next = (s.next + 1) % maxRuns
+	s.sum -= old.ran
+
+	// Only the durations between the two move.
+	from, _ := slices.BinarySearch(s.sorted, old.ran)
+	if from < to {
+		to--
+		copy(s.sorted[from:to], s.sorted[from+1:to+1])
+	} else {
+		copy(s.sorted[to+1:from+1], s.sorted[to:from])
+	}
+
+	s.sorted[to] = run.ran
 
 	return old
 }

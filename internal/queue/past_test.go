@@ -178,3 +178,46 @@ func TestPastIsTheSameWhenLoaded(t *testing.T) {
 		}
 	})
 }
+
+// TestPastRemembersTheNewestRuns: what leaves and what comes in changes the order of the others nowhere.
+func TestPastRemembersTheNewestRuns(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var p queue.Past
+		var all []time.Duration
+
+		step := rapid.Int64Range(1, 997).Draw(t, "step")
+		for i := range int64(queue.MaxRuns) + rapid.Int64Range(0, 300).Draw(t, "more") {
+			ran := time.Duration(1+i*step%(1+step/2+i%17)) * time.Second
+			p.Add(kin("ann", 1), ran)
+
+			all = append(all, ran)
+		}
+
+		newest := slices.Sorted(slices.Values(all[len(all)-queue.MaxRuns:]))
+		sum := time.Duration(0)
+		for _, ran := range newest {
+			sum += ran
+		}
+
+		want := queue.Estimate{
+			Mean: sum / queue.MaxRuns, Low: newest[queue.MaxRuns/10], High: newest[queue.MaxRuns*9/10],
+		}
+		got, _ := p.Estimate(kin("ann", 1))
+
+		if got.Mean != want.Mean || got.Low != want.Low || got.High != want.High {
+			t.Fatalf("estimated %+v, want %+v", got, want)
+		}
+
+		for _, at := range []int{0, queue.MaxRuns / 3, queue.MaxRuns - 10} {
+			age := newest[at]
+			from, _ := slices.BinarySearch(newest, age+1)
+
+			if left := len(newest) - from; left >= 5 {
+				if want, got := max(newest[from+left/2]-age, time.Second), p.RemainingTime(kin("ann", 1), age); got != want {
+					t.Fatalf("after %s it takes %s more, want %s", age, got, want)
+				}
+			}
+		}
+	})
+}

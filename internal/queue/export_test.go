@@ -1,0 +1,4 @@
+package queue
+
+// MaxRuns is how many runs are kept of each group.
+const MaxRuns = maxRuns
