@@ -73,25 +73,16 @@ func (t *Timeline) EarliestAcross(q *Request, latest time.Duration, pools ...*Po
 		return nil, Never
 	}
 
-	slices.SortFunc(list, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.when, b.when), cmp.Compare(a.at, b.at))
-	})
-	when := max(list[nodes-1].when, time.Nanosecond)
-
-	if len(pools) > 1 {
-		slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(a.pool, b.pool) })
-	}
+	when := max(t.nthSoonest(list, nodes), time.Nanosecond)
+	open := 0 // the first so many candidates are those whose first time has come, in order
 
 	for range maxGangTries {
+		open = advance(list, open, when)
+
 		var rooms []int32
 		next := Never
-		for i := range list {
+		for i := range list[:open] {
 			c := &list[i]
-			if c.when > when { // its first time is still to come
-				next = min(next, c.when)
-				continue
-			}
-
 			if c.profile.fits(when, takes, q.Lasts) {
 				rooms = append(rooms, c.at)
 				if len(rooms) == nodes {
@@ -106,6 +97,10 @@ func (t *Timeline) EarliestAcross(q *Request, latest time.Duration, pools ...*Po
 			}
 		}
 
+		for i := open; i < len(list); i++ {
+			next = min(next, list[i].when)
+		}
+
 		if next == Never || next > latest {
 			break
 		}
@@ -114,6 +109,49 @@ func (t *Timeline) EarliestAcross(q *Request, latest time.Duration, pools ...*Po
 	}
 
 	return nil, Never
+}
+
+// nthSoonest returns the first time by which so many candidates have had theirs.
+func (t *Timeline) nthSoonest(list []candidate, n int) time.Duration {
+	soonest := t.soonest[:0]
+	for i := range list {
+		when := list[i].when
+		if len(soonest) == n {
+			if when >= soonest[n-1] {
+				continue
+			}
+
+			soonest = soonest[:n-1]
+		}
+
+		at, _ := slices.BinarySearch(soonest, when)
+		soonest = slices.Insert(soonest, at, when)
+	}
+
+	t.soonest = soonest
+
+	return soonest[n-1]
+}
+
+// advance moves the candidates whose first time has come to the front, where the first so many are already, and sorts
+// these in the order in which they are taken. It returns how many they are. The others are mostly many.
+func advance(list []candidate, open int, when time.Duration) int {
+	before := open
+
+	for i := open; i < len(list); i++ {
+		if list[i].when <= when {
+			list[i], list[open] = list[open], list[i]
+			open++
+		}
+	}
+
+	if open > before {
+		slices.SortFunc(list[:open], func(a, b candidate) int {
+			return cmp.Or(cmp.Compare(a.pool, b.pool), cmp.Compare(a.when, b.when), cmp.Compare(a.at, b.at))
+		})
+	}
+
+	return open
 }
 
 // maxGangTries bounds the number of times at which EarliestAcross tries to find enough rooms.

@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -216,6 +217,111 @@ func TestAcrossPoolsIsAsInOnePool(t *testing.T) {
 			for _, room := range want { // the plan must be the same in both
 				one.Reserve(room, when, a.Shape.Takes, lasts)
 				several.Reserve(room, when, b.Shape.Takes, lasts)
+			}
+		}
+	})
+}
+
+// earliestSorted is EarliestAcross by sorting all candidates.
+func earliestSorted(t *Timeline, q *Request, latest time.Duration, pools ...*Pool) ([]int32, time.Duration) {
+	nodes, takes := q.Shape.Match.Need.Nodes, q.Shape.Takes
+
+	t.candidates = t.candidates[:0]
+	for i, p := range pools {
+		first := len(t.candidates)
+		t.nearest(q, p, latest, nodes)
+		for k := first; k < len(t.candidates); k++ {
+			t.candidates[k].pool = i
+		}
+	}
+
+	list := t.candidates
+	if len(list) < nodes {
+		return nil, Never
+	}
+
+	slices.SortFunc(list, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.when, b.when), cmp.Compare(a.at, b.at))
+	})
+	when := max(list[nodes-1].when, time.Nanosecond)
+	slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(a.pool, b.pool) })
+
+	for range maxGangTries {
+		var rooms []int32
+		next := Never
+		for i := range list {
+			c := &list[i]
+			if c.when > when {
+				next = min(next, c.when)
+				continue
+			}
+
+			if c.profile.fits(when, takes, q.Lasts) {
+				rooms = append(rooms, c.at)
+				if len(rooms) == nodes {
+					return rooms, when
+				}
+
+				continue
+			}
+
+			if at := c.profile.earliestFrom(when+1, takes, q.Lasts, Never); at != Never {
+				next = min(next, at)
+			}
+		}
+
+		if next == Never || next > latest {
+			break
+		}
+
+		when = next
+	}
+
+	return nil, Never
+}
+
+// TestGangsGetTheRoomsThatTheyWouldIfAllWereSorted: only the rooms that are free at a time are sorted for it.
+func TestGangsGetTheRoomsThatTheyWouldIfAllWereSorted(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		table := fleet.NewTable()
+		for i := range rapid.IntRange(1, 12).Draw(t, "nodes") {
+			n := &fleet.Node{ID: id.Node(fmt.Sprint("n", i)), Class: fleet.Local, State: fleet.Ready}
+			n.Inventory = fleet.Inventory{CPUs: 64000, Memory: 1 << 40}
+			model := rapid.SampledFrom([]string{"A100", "H100"}).Draw(t, "model")
+			for g := range 4 {
+				n.Inventory.GPUs = append(n.Inventory.GPUs, fleet.GPU{Index: g, Model: model})
+			}
+
+			table.Put(n, 0)
+		}
+
+		for i := range rapid.IntRange(0, 20).Draw(t, "holds") {
+			drawHold(t, table, i)
+		}
+
+		tl := &Timeline{}
+		tl.Update(Snapshot{Now: start, Rooms: table.Rooms(), Guess: time.Hour})
+
+		for range rapid.IntRange(1, 6).Draw(t, "gangs") {
+			gpus, nodes := rapid.IntRange(1, 4).Draw(t, "needs"), rapid.IntRange(2, 5).Draw(t, "on")
+			lasts := time.Duration(rapid.IntRange(1, 120).Draw(t, "lasts")) * time.Minute
+			latest := rapid.SampledFrom([]time.Duration{Never, time.Hour, 10 * time.Minute}).Draw(t, "latest")
+			q := request(tl, gpus, nodes, lasts)
+			pools := q.Shape.Able
+			if len(pools) > 1 && rapid.Bool().Draw(t, "other pool first") {
+				pools = []*Pool{pools[1], pools[0]}
+			}
+
+			want, when := earliestSorted(tl, q, latest, pools...)
+
+			got, at := tl.EarliestAcross(q, latest, pools...)
+			if !slices.Equal(want, got) || when != at {
+				t.Fatalf("it starts on %v in %s, want %v in %s", got, at, want, when)
+			}
+
+			for _, room := range got {
+				tl.Reserve(room, at, q.Shape.Takes, lasts)
 			}
 		}
 	})

@@ -70,6 +70,7 @@ type Timeline struct {
 	// The fields below are reused by searches, so that a round with many jobs does not allocate for
 	// each.
 	candidates []candidate
+	soonest    []time.Duration
 	singles    []int32
 	outdated   []release // of the room that is being updated
 }
