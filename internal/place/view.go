@@ -26,6 +26,8 @@ type View struct {
 	Changes *fleet.Changes `json:"-"`          // which rooms have changed; nil if that is not known
 	Queue   *queue.Queue
 	Running []*Running // jobs that hold nodes, by order of submission
+	// NoneSlow says that the Outlook.Slow of all of them is less than SlowForecasts; false if that is not known.
+	NoneSlow bool `json:"-"`
 
 	// Usage is the decayed usage of every user with unfinished jobs, in GPU-seconds, and
 	// ProjectUsage the same for projects. A user or project that is not listed has none.

@@ -53,6 +53,10 @@ func (p *Policy) hurry(v *place.View, plan *place.Plan) {
 // slow lists the jobs that are too slow, that wait for no faster nodes already and that the plan leaves alone. A
 // cost-sensitive job without a deadline may take as long as it does.
 func (h *homeward) slow(waits []awaiting) []away {
+	if h.view.NoneSlow {
+		return nil
+	}
+
 	var list []away
 
 	for _, r := range h.view.Running {

@@ -534,6 +534,8 @@ func checkRunning(y *Yard) error {
 			return fmt.Errorf("%s is shown to run since %s and does since %s", rn.Run, rn.Began, r.run.Started)
 		case r.outlook != rn.Outlook || rn.Shape == nil:
 			return fmt.Errorf("%s is shown with another outlook", rn.Run)
+		case rn.Outlook.Slow >= place.SlowForecasts && !y.anySlow():
+			return fmt.Errorf("%s is too slow and no plan looks at it", rn.Run)
 		}
 	}
 

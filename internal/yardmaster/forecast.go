@@ -95,7 +95,20 @@ func (y *Yard) countSlow(r *jobRecord, f *job.Forecast) {
 
 	if r.outlook.Slow >= place.SlowForecasts {
 		y.slowDue, y.planDue = true, true
+		y.slow[r.ID] = true
 	}
+}
+
+// anySlow reports whether a running job may be too slow by enough forecasts in a row for a plan to look at it. One that
+// is suspended still counts.
+func (y *Yard) anySlow() bool {
+	for j := range y.slow {
+		if r := y.jobs[j]; r == nil || r.State.Final() || r.outlook.Slow < place.SlowForecasts {
+			delete(y.slow, j)
+		}
+	}
+
+	return len(y.slow) > 0
 }
 
 // finishMoved reports whether the estimated finish has moved by more than a twentieth of the

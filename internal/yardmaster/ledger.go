@@ -1,6 +1,8 @@
 package yardmaster
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"trainyard/internal/fleet"
@@ -31,9 +33,15 @@ func (y *Yard) leaseChanged(l *fleet.Lease) {
 
 // updateMeters updates the meters of the nodes on which something changed.
 func (y *Yard) updateMeters() {
-	sooner := false
+	if len(y.changedMeters) == 0 {
+		return
+	}
 
-	for _, name := range sortedKeys(y.changedMeters) {
+	sooner := false
+	y.scratch.nodes = slices.AppendSeq(y.scratch.nodes[:0], maps.Keys(y.changedMeters))
+	slices.Sort(y.scratch.nodes)
+
+	for _, name := range y.scratch.nodes {
 		y.updateMeter(name)
 		sooner = y.projectBudgetsOn(name) || sooner
 	}
@@ -92,7 +100,7 @@ func (y *Yard) updateMeter(name id.Node) {
 
 	room, _ := y.nodes.Rooms.Get(name)
 
-	var holders []ledger.Holder
+	holders := y.scratch.holders[:0]
 	for i := range room.Holds {
 		h := &room.Holds[i]
 		if run := y.runs[h.Run]; run != nil && !run.Suspended() { // else reserved for a start that waits, or lent
@@ -100,6 +108,7 @@ func (y *Yard) updateMeter(name id.Node) {
 		}
 	}
 
+	y.scratch.holders = holders
 	y.ledger.Node(y.now, &n.Node, n.Foreign, holders, y.Lease(n.Lease))
 	y.touchNode(name)
 }

@@ -28,6 +28,7 @@ func (y *Yard) view(now time.Time) *place.View {
 	v.Leases = y.leases.Live()
 	v.Past = y.pastForPlans()
 	v.Network = y.cfg.Network
+	v.NoneSlow = !y.anySlow()
 
 	return v
 }

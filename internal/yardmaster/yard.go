@@ -139,10 +139,11 @@ type Yard struct {
 	waits        map[id.Job]string          // jobs that the last plan lets wait although there is room, and why
 	unprovided   map[id.Job]string          // jobs for which the last plan could not provision nodes, and why
 	timers       timers.Timers
-	lastTick     time.Time // last tick
-	planDue      bool      // something changed that may lead to another plan
-	slowDue      bool      // that plan is to look at jobs that are too slow
-	planning     bool      // a plan is being made outside the loop
+	lastTick     time.Time       // last tick
+	planDue      bool            // something changed that may lead to another plan
+	slowDue      bool            // that plan is to look at jobs that are too slow
+	slow         map[id.Job]bool // jobs whose Outlook.Slow has reached place.SlowForecasts; some may be so no longer
+	planning     bool            // a plan is being made outside the loop
 	// atBegin is what the policy knew when that plan was begun, for rehearsals meanwhile: the policy
 	// itself must not be looked into while it plans. It plans nothing.
 	atBegin place.Policy
@@ -153,10 +154,11 @@ type Yard struct {
 	ownAllowances map[id.Job]*jobRecord // queued jobs with an allowance of their own
 
 	changedMeters map[id.Node]bool // nodes whose meters have to be updated
-	budgets       int              // jobs with a budget of their own that have not ended
-	heldJobs      queue.HeldJobs   // jobs that a quota or a secret keeps out of the queue
-	quotaCheck    *timers.Timer    // of watchQuotas
-	quotaCheckAt  time.Time        // when that is due; zero if none is
+	scratch       scratch
+	budgets       int            // jobs with a budget of their own that have not ended
+	heldJobs      queue.HeldJobs // jobs that a quota or a secret keeps out of the queue
+	quotaCheck    *timers.Timer  // of watchQuotas
+	quotaCheckAt  time.Time      // when that is due; zero if none is
 	changedQuotas []tenant.Quota
 
 	seed         string      // of the UIDs of runs; "" if they have none
@@ -189,6 +191,12 @@ type Yard struct {
 	observedForgotten []id.Job // jobs that have ended of which something was stored
 	shortages         map[string]job.Shortage
 	shortagesChanged  map[string]bool // keys of those that were added, changed or forgotten since they were last taken
+}
+
+// scratch is memory that is used again for each message, for lists that are not kept.
+type scratch struct {
+	nodes   []id.Node
+	holders []ledger.Holder
 }
 
 type submitKey struct {
@@ -263,6 +271,7 @@ func New(cfg Config) *Yard {
 		demand:        make(provision.Demand, len(cfg.Keep.Warm)),
 		changedMeters: map[id.Node]bool{},
 		imaged:        map[id.Job]bool{},
+		slow:          map[id.Job]bool{},
 		asked:         map[id.Job]bool{},
 		schedules:     map[id.Schedule]*scheduleRecord{},
 		reservations:  map[id.Reservation]*fleet.Reservation{},
