@@ -250,7 +250,12 @@ func (l *backlog) dropProvisioning() { l.generation++ }
 
 // updateRunning compares the running jobs with those that ran.
 func (l *backlog) updateRunning(list []*place.Running) {
-	old, rest := l.running, list
+	same := 0 // at the beginning
+	for same < len(l.running) && same < len(list) && l.running[same] == list[same] {
+		same++
+	}
+
+	old, rest := l.running[same:], list[same:]
 	for len(old) > 0 && len(rest) > 0 {
 		switch {
 		case old[0] == rest[0]:
@@ -274,7 +279,7 @@ func (l *backlog) updateRunning(list []*place.Running) {
 
 	before := len(l.running)
 
-	l.running = append(l.running[:0], list...)
+	l.running = append(l.running[:same], list[same:]...)
 	if len(list) < before {
 		clear(l.running[len(list):before])
 	}

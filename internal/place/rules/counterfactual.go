@@ -106,14 +106,11 @@ func (e *engine) insteadOfProvisioning(j *queuedJob, s *shape, o *option, all []
 // chooseWithout returns what would be chosen of a job's options if the nodes of one of them did not
 // exist. In the same pool others may be free, now or later.
 func (e *engine) chooseWithout(j *queuedJob, s *shape, o *option, all []option) *option {
-	var rest, offers []option
+	rest := e.policy.scratch.others[:0]
 	limit := timeline.Never
 	for i := range all {
 		x := &all[i]
-		switch {
-		case x.provisions():
-			offers = append(offers, *x)
-		case len(x.mix) == 0 && x.pool != o.pool:
+		if !x.provisions() && len(x.mix) == 0 && x.pool != o.pool {
 			rest = append(rest, *x)
 		}
 
@@ -127,7 +124,15 @@ func (e *engine) chooseWithout(j *queuedJob, s *shape, o *option, all []option) 
 		e.timeline.Dedicate(at, nobody)
 	}
 
-	rest = append(e.searchAgain(j, s, o, rest, limit), offers...)
+	rest = e.searchAgain(j, s, o, rest, limit)
+	for i := range all {
+		if all[i].provisions() {
+			rest = append(rest, all[i])
+		}
+	}
+
+	e.policy.scratch.others = rest
+
 	for i := range rest {
 		e.score(j, &rest[i])
 	}
@@ -146,8 +151,10 @@ func (e *engine) chooseWithout(j *queuedJob, s *shape, o *option, all []option) 
 func (e *engine) searchAgain(j *queuedJob, s *shape, o *option, rest []option, limit time.Duration) []option {
 	o.pools(func(p *timeline.Pool) {
 		rest = slices.DeleteFunc(rest, func(x option) bool { return x.pool == p })
-		if again := (option{pool: p}); e.complete(j, s, &again, limit, false) {
-			rest = append(rest, again)
+
+		rest = append(rest, option{pool: p})
+		if !e.complete(j, s, &rest[len(rest)-1], limit, false) {
+			rest = rest[:len(rest)-1]
 		}
 	})
 

@@ -83,7 +83,9 @@ type Policy struct {
 	// would otherwise allocate these lists for each. Nothing in it outlives a round.
 	scratch struct {
 		options []option // of the current job
+		others  []option // that it would have otherwise
 		members []member // of the current gang
+		heads   []head   // of the lanes of a priority
 		hosts   []host   // of this round
 		victims []victim // on these hosts
 	}
@@ -162,7 +164,9 @@ func (p *Policy) Options(v *place.View, it *queue.Item) []place.Option {
 func (p *Policy) tidyUp() {
 	p.timeline.Forget()
 	clear(p.scratch.options[:cap(p.scratch.options)])
+	clear(p.scratch.others[:cap(p.scratch.others)])
 	clear(p.scratch.members[:cap(p.scratch.members)])
+	clear(p.scratch.heads[:cap(p.scratch.heads)])
 	clear(p.scratch.hosts)
 	clear(p.scratch.victims)
 }

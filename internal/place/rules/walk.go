@@ -11,17 +11,23 @@ import (
 type walk struct {
 	engine *engine
 	level  int        // index of the one after the current one
-	heap   []*lane    // those with a job to be considered, the first of all on top
+	heap   []head     // of the lanes with a job to be considered, the first of all on top
 	last   *queuedJob // that was returned
 	freed  int        // engine.freed when the lanes were opened
 	closed int        // lanes that were found closed in a row
+}
+
+// head is the next job of a lane that is to be considered, beside its lane so that jobs are compared without it.
+type head struct {
+	job  *queuedJob
+	lane *lane
 }
 
 // walk begins a walk.
 func (e *engine) walk() *walk {
 	e.backlog.settle()
 
-	return &walk{engine: e, freed: e.freed}
+	return &walk{engine: e, freed: e.freed, heap: e.policy.scratch.heads}
 }
 
 // next returns the next job to be considered, nil if there is none.
@@ -44,7 +50,7 @@ func (w *walk) next() *queuedJob {
 			continue
 		}
 
-		x := w.heap[0]
+		x := w.heap[0].lane
 		if e.closed(x, w.shortestLeft(x)) {
 			w.pop()
 			w.closed++
@@ -54,13 +60,14 @@ func (w *walk) next() *queuedJob {
 		}
 
 		w.closed = 0
-		w.last = x.jobs[x.next]
+		w.last = w.heap[0].job
 		x.next++
 
 		if x.next == len(x.jobs) {
 			w.pop()
 		} else {
-			e.weigh(x.jobs[x.next])
+			w.heap[0].job = x.jobs[x.next]
+			e.weigh(w.heap[0].job)
 			w.down(0)
 		}
 
@@ -70,8 +77,11 @@ func (w *walk) next() *queuedJob {
 
 // shortestLeft returns how long the shortest of the jobs lasts that are still to be considered, or less.
 func (w *walk) shortestLeft(x *lane) time.Duration {
-	if x.aged || x.kin != nil {
-		return w.engine.backlog.entry(x).lasts()
+	switch {
+	case x.kin != nil:
+		return x.kin.lasts
+	case x.aged:
+		return w.engine.backlog.entry(x).shortest
 	}
 
 	return x.jobs[x.next].lasts
@@ -98,10 +108,11 @@ func (w *walk) open(after *queuedJob) {
 
 		if x.next < len(x.jobs) {
 			e.weigh(x.jobs[x.next])
-			w.heap = append(w.heap, x)
+			w.heap = append(w.heap, head{x.jobs[x.next], x})
 		}
 	}
 
+	e.policy.scratch.heads = w.heap[:0]
 	w.order()
 }
 
@@ -123,7 +134,7 @@ func (w *walk) sweep() {
 	}
 
 	w.closed = 0
-	w.heap = slices.DeleteFunc(w.heap, func(x *lane) bool { return w.engine.closed(x, w.shortestLeft(x)) })
+	w.heap = slices.DeleteFunc(w.heap, func(h head) bool { return w.engine.closed(h.lane, w.shortestLeft(h.lane)) })
 	w.order()
 }
 
@@ -138,7 +149,7 @@ func (w *walk) order() {
 func (w *walk) pop() {
 	last := len(w.heap) - 1
 	w.heap[0] = w.heap[last]
-	w.heap[last] = nil
+	w.heap[last] = head{}
 	w.heap = w.heap[:last]
 	w.down(0)
 }
@@ -148,7 +159,7 @@ func (w *walk) down(i int) {
 	for {
 		first := i
 		for k := 2*i + 1; k <= 2*i+2 && k < len(w.heap); k++ {
-			if a, b := w.heap[k], w.heap[first]; compareJobs(a.jobs[a.next], b.jobs[b.next]) < 0 {
+			if compareJobs(w.heap[k].job, w.heap[first].job) < 0 {
 				first = k
 			}
 		}
