@@ -101,15 +101,15 @@ const maxHolders = 20
 type QueuedJob struct {
 	Job   id.Job // "" if it has not been submitted
 	Need  fleet.Need
-	Lasts time.Duration // how long it will run, 0 if unknown
-	Rule  string        // the rule of a dataset that restricts where it may run, as a clause; "" if there is none
+	Short bool   // if it started now, it would have ended before the reservation of the plan begins
+	Rule  string // the rule of a dataset that restricts where it may run, as a clause; "" if there is none
 }
 
 // Verdict is what the last plan came to for a job that it did not start.
 type Verdict struct {
 	Policy      string       // name
 	Reservation *Reservation // of the plan, nil if it made none
-	Reason      string       // why the policy lets the job wait, "" if it did not say
+	Said        bool         // the policy says why it lets the job wait; the sentence is left to it
 	// Due says that the yard has changed since, or that the job is new: the next plan decides.
 	Due bool
 }
@@ -120,7 +120,7 @@ type Verdict struct {
 // Explain never promises a start. It says what the policy decided, or that it has yet to decide.
 func Explain(v *View, j QueuedJob, verdict Verdict) Why {
 	if verdict.Due {
-		verdict.Reservation, verdict.Reason = nil, ""
+		verdict.Reservation, verdict.Said = nil, false
 	}
 
 	w := explain(v, &j, &verdict)
@@ -243,11 +243,11 @@ func explain(v *View, j *QueuedJob, verdict *Verdict) Why {
 	switch {
 	case verdict.Due:
 		return Why{Blocker: BlockNone, Sentence: roomOn(fit, need.Nodes) + "; considered in the next scheduling round"}
-	case verdict.Reason != "":
-		return Why{Blocker: BlockPolicy, Sentence: verdict.Reason}
+	case verdict.Said:
+		return Why{Blocker: BlockPolicy}
 	case len(free) < need.Nodes:
 		at := slices.IndexFunc(fit, isReserved)
-		return reserved(v, verdict.Reservation, fit[at].Node.ID, j.Lasts)
+		return reserved(v, verdict.Reservation, fit[at].Node.ID, j.Short)
 	}
 
 	return Why{
@@ -314,6 +314,15 @@ func roomOn(fit []*fleet.Room, nodes int) string {
 // blocks reports whether a node is reserved for another job than this one.
 func (r *Reservation) blocks(self id.Job, n id.Node) bool {
 	return r != nil && r.Job != self && slices.Contains(r.Nodes, n)
+}
+
+// gap returns how long it is until a reservation begins.
+func (r *Reservation) gap(now time.Time) time.Duration { return r.At.Sub(now).Truncate(time.Second) }
+
+// EndsBefore reports whether a job that lasts so long, 0 if that is unknown, would have ended before a reservation
+// begins. It reports false if there is no reservation, or if it has no time.
+func (r *Reservation) EndsBefore(now time.Time, lasts time.Duration) bool {
+	return r != nil && !r.At.IsZero() && lasts > 0 && lasts <= r.gap(now)
 }
 
 // couldRun reports whether the nodes could meet the need if the job avoided none of them.
@@ -548,7 +557,7 @@ func closed(eligible []*fleet.Room, need fleet.Need, open int) Why {
 }
 
 // reserved says that a node has room for the job but is reserved for another one.
-func reserved(v *View, reservation *Reservation, n id.Node, lasts time.Duration) Why {
+func reserved(v *View, reservation *Reservation, n id.Node, short bool) Why {
 	w := Why{
 		Blocker:  BlockReserved,
 		Sentence: fmt.Sprintf("%s has room but is reserved for %s, which is ahead in the queue", n, reservation.Job),
@@ -560,7 +569,7 @@ func reserved(v *View, reservation *Reservation, n id.Node, lasts time.Duration)
 	}
 
 	w.Sentence += " and is expected to start at " + humanize.Time(reservation.At, v.Now.UTC())
-	if gap := reservation.At.Sub(v.Now).Truncate(time.Second); gap > 0 && (lasts == 0 || lasts > gap) {
+	if gap := reservation.gap(v.Now); gap > 0 && !short {
 		w.Remedies = []Remedy{remedy(fmt.Sprintf(
 			"only a job that has ended by then may start there: set expect or max_duration to at most %s, if it is that short",
 			job.Duration(gap),

@@ -68,11 +68,11 @@ func TestExplain(t *testing.T) {
 		need  fleet.Need
 		lasts time.Duration
 		held  *place.Reservation
-		// reason is what the policy says, due whether it has yet to decide.
-		reason string
-		due    bool
-		want   place.Why // Holders are checked by their jobs
-		by     []id.Job
+		// said is whether the policy says why, due whether it has yet to decide.
+		said bool
+		due  bool
+		want place.Why // Holders are checked by their jobs
+		by   []id.Job
 	}{
 		"no node": {
 			yard: func(yard) {}, need: need(1, nil),
@@ -188,15 +188,15 @@ func TestExplain(t *testing.T) {
 			want: place.Why{Blocker: place.BlockNone, Sentence: "a has room; considered in the next scheduling round"},
 		},
 		"a policy that says why": {
-			yard: func(y yard) { y.node("a", 4, nil) }, need: need(1, nil), reason: "waits for b, which is faster",
-			want: place.Why{Blocker: place.BlockPolicy, Sentence: "waits for b, which is faster"},
+			yard: func(y yard) { y.node("a", 4, nil) }, need: need(1, nil), said: true,
+			want: place.Why{Blocker: place.BlockPolicy}, // what it says is the sentence
 		},
 		"a policy that does not": {
 			yard: func(y yard) { y.node("a", 4, nil) }, need: need(1, nil),
 			want: place.Why{Blocker: place.BlockPolicy, Sentence: "a has room, but policy fifo lets the job wait"},
 		},
 		"what a policy said before the yard changed": {
-			yard: func(y yard) { y.node("a", 4, nil) }, need: need(1, nil), reason: "waits for b, which is faster", due: true,
+			yard: func(y yard) { y.node("a", 4, nil) }, need: need(1, nil), said: true, due: true,
 			want: place.Why{Blocker: place.BlockNone, Sentence: "a has room; considered in the next scheduling round"},
 		},
 		"too many GPUs": {
@@ -374,6 +374,12 @@ func TestExplain(t *testing.T) {
 				Sentence: "a has room but is reserved for j5, which is ahead in the queue and is expected to start at 10:30 UTC",
 				Remedies: texts("only a job that has ended by then may start there: set expect or max_duration to at most 1h30m, if it is that short")},
 		},
+		"kept for another until a time at which it has ended": {
+			yard: func(y yard) { y.node("a", 2, nil) }, need: need(1, nil), lasts: 90 * time.Minute,
+			held: &place.Reservation{Job: "j5", Nodes: []id.Node{"a"}, At: now.Add(90 * time.Minute)},
+			want: place.Why{Blocker: place.BlockReserved,
+				Sentence: "a has room but is reserved for j5, which is ahead in the queue and is expected to start at 10:30 UTC"},
+		},
 		"a gang of which one node is kept": {
 			yard: func(y yard) {
 				y.node("a", 1, nil)
@@ -400,8 +406,9 @@ func TestExplain(t *testing.T) {
 			t.Parallel()
 			y := newYard()
 			tc.yard(y)
-			got := place.Explain(y.view(), place.QueuedJob{Job: "j9", Need: tc.need, Lasts: tc.lasts},
-				place.Verdict{Policy: "fifo", Reservation: tc.held, Reason: tc.reason, Due: tc.due})
+			got := place.Explain(y.view(), place.QueuedJob{
+				Job: "j9", Need: tc.need, Short: tc.held.EndsBefore(now, tc.lasts),
+			}, place.Verdict{Policy: "fifo", Reservation: tc.held, Said: tc.said, Due: tc.due})
 
 			var by []id.Job
 			for _, h := range got.Holders {

@@ -160,7 +160,7 @@ func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*httpapi.Body
 		return nil, s.fail(ctx, err)
 	}
 
-	page := api.JobPage{Jobs: []api.Job{}}
+	page := api.JobPage{Jobs: make([]api.Job, 0, len(jobs))}
 	if in.Counts {
 		page.Counts, err = s.countJobs(ctx, f)
 		if err != nil {

@@ -96,12 +96,17 @@ func (e *explanations) Explain(q yardmaster.Question) place.Why {
 	e.mu.Lock()
 	answer, known := e.made[q]
 	if !known {
-		answer = sync.OnceValue(func() place.Why { return e.of.Answer(e.view(), q) })
+		answer = e.answer(q)
 		e.made[q] = answer
 	}
 	e.mu.Unlock()
 
 	return answer()
+}
+
+// answer returns what makes the answer to a question when it is first called.
+func (e *explanations) answer(q yardmaster.Question) func() place.Why {
+	return sync.OnceValue(func() place.Why { return e.of.Answer(e.view(), q) })
 }
 
 // briefs returns what lists show of jobs that were read from the store.
@@ -153,7 +158,7 @@ func (s *Server) why(ctx context.Context, j *job.Job) (yardmaster.WhyReport, boo
 }
 
 // statuses returns what forecasts need to know of jobs that were read from the store.
-func (s *Server) statuses(jobs []job.Job) ([]yardmaster.JobStatus, error) {
+func (s *Server) statuses(jobs []*job.Job) ([]yardmaster.JobStatus, error) {
 	snap, err := s.Loop.snapshot()
 	if err != nil {
 		return nil, err
@@ -163,8 +168,8 @@ func (s *Server) statuses(jobs []job.Job) ([]yardmaster.JobStatus, error) {
 	explainer := snap.explainer(now)
 	list := make([]yardmaster.JobStatus, len(jobs))
 
-	for i := range jobs {
-		list[i] = snap.Status(now, &jobs[i], explainer)
+	for i, j := range jobs {
+		list[i] = snap.Status(now, j, explainer)
 	}
 
 	return list, nil

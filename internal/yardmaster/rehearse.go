@@ -297,16 +297,21 @@ func (h *Rehearsal) verdict(o *rehearsedJob, plan *place.Plan, held map[id.Job]h
 		return h.provisions(p)
 	}
 
-	verdict := place.Verdict{Policy: h.policy.Name(), Reservation: plan.Reservation}
+	reason := ""
 	for i := range plan.Waits {
 		if plan.Waits[i].Job == j {
-			verdict.Reason = plan.Waits[i].Reason
+			reason = plan.Waits[i].Reason
 		}
 	}
 
-	w := place.Explain(h.view, place.QueuedJob{Job: j, Need: o.need, Lasts: o.last, Rule: o.rule}, verdict)
+	queued := place.QueuedJob{
+		Job: j, Need: o.need, Short: plan.Reservation.EndsBefore(h.view.Now, o.last), Rule: o.rule,
+	}
+	w := place.Explain(h.view, queued, place.Verdict{
+		Policy: h.policy.Name(), Reservation: plan.Reservation, Said: reason != "",
+	})
 	considerOffers(&w, o.need, without(h.offers, h.view.Exhausted), h.view.Exhausted, h.policy.Name(), h.view.Now)
-	addReasons(&w, verdict.Reason)
+	addReasons(&w, reason)
 
 	return w
 }

@@ -26,12 +26,13 @@ type Snapshot struct {
 	jobs versions.Version[facts] // by number, of jobs that have not ended
 	line *queue.Standing
 
-	// What decides about all queued jobs alike. Round counts how often it has changed.
-	round       uint64
-	rooms       *fleet.Frozen
-	reservation *place.Reservation
-	due         bool
-	exhausted   []fleet.Offer // of which as many nodes are in use as may be
+	// What is there for queued jobs. Round counts how often it has changed.
+	round     uint64
+	rooms     *fleet.Frozen
+	exhausted []fleet.Offer // of which as many nodes are in use as may be
+
+	reservation *place.Reservation // of the last plan; the same pointer as long as it is the same
+	due         bool               // another plan is
 
 	// What the last plan and the leases say of single jobs, by job. The maps are replaced, never changed.
 	waits      map[id.Job]string
@@ -57,8 +58,8 @@ type snapshots struct {
 	limits  map[queue.Payer]bool    // who that is
 }
 
-// Round is the number of the round of which the snapshot shows the outcome: as long as it is the same, so are the
-// answers to equal questions.
+// Round counts how often nodes or offers have changed: as long as it is the same, so are the answers to equal
+// questions.
 func (s *Snapshot) Round() uint64 { return s.round }
 
 // maxStale is how many jobs may change before their facts are renewed although nobody asks.
@@ -109,8 +110,7 @@ func (y *Yard) Snapshot(now time.Time) *Snapshot {
 		next.reservation = cloneReservation(y.reservation)
 	}
 
-	if next.reservation != last.reservation || next.rooms != last.rooms || next.due != last.due ||
-		!slices.EqualFunc(next.exhausted, last.exhausted, sameOffer) {
+	if next.rooms != last.rooms || !slices.EqualFunc(next.exhausted, last.exhausted, sameOffer) {
 		next.round++
 	}
 

@@ -23,14 +23,17 @@ type WhyReport struct {
 // maxPosition is the greatest position that is told: what is further back changes too often to be of use.
 const maxPosition = 10_000
 
-// Question is all that it depends on why a queued job waits, beside what a snapshot says of the nodes and of the last
-// plan. Jobs with the same question have the same answer.
+// Question is all that it depends on why a queued job waits, beside what a snapshot says of the nodes and of offers.
+// Jobs with the same question have the same answer, so nothing is in it that most jobs have of their own: not how long
+// they last, only whether that is short enough, and not what the last plan says of one, only that it says something.
 type Question struct {
-	Job    id.Job // "" unless nodes are reserved for it
-	Need   fleet.Need
-	Lasts  time.Duration // as declared
-	Rule   string        // of its datasets
-	Reason string        // why the last plan lets it wait, "" if it did not say
+	Job         id.Job // "" unless nodes are reserved for it
+	Need        fleet.Need
+	Rule        string             // of its datasets
+	Due         bool               // another plan is due, so what the last one decided does not count
+	Reservation *place.Reservation // of the last plan
+	Short       bool               // it would have ended before that begins
+	Said        bool               // the last plan says why it waits
 }
 
 // Explainer says why queued jobs wait. One that is used for many jobs answers each question once.
@@ -67,14 +70,14 @@ func (s *Snapshot) View(now time.Time) *place.View {
 
 // Answer says why the queued jobs with a question wait. The view is that of the snapshot.
 func (s *Snapshot) Answer(v *place.View, q Question) place.Why {
-	w := place.Explain(v, place.QueuedJob{Job: q.Job, Need: q.Need, Lasts: q.Lasts, Rule: q.Rule}, place.Verdict{
-		Policy: s.policy, Reservation: s.reservation, Reason: q.Reason, Due: s.due,
+	w := place.Explain(v, place.QueuedJob{Job: q.Job, Need: q.Need, Short: q.Short, Rule: q.Rule}, place.Verdict{
+		Policy: s.policy, Reservation: q.Reservation, Said: q.Said, Due: q.Due,
 	})
 	if len(s.offers) > 0 {
 		considerOffers(&w, q.Need, without(s.offers, s.exhausted), s.exhausted, s.policy, v.Now)
 	}
 
-	if w.Blocker == place.BlockPolicy && s.due {
+	if w.Blocker == place.BlockPolicy && q.Due {
 		w.Blocker, w.Sentence = place.BlockNone, w.Sentence+"; considered in the next scheduling round"
 	}
 
@@ -174,15 +177,7 @@ func (s *Snapshot) explain(now time.Time, j *job.Job, f *facts, explainer Explai
 		return provisioning(a.Sentence, a.Ready, now), true
 	}
 
-	q := Question{Need: f.need, Lasts: j.Spec.DeclaredDuration(), Rule: f.rule}
-	if !s.due {
-		q.Reason = s.waits[j.ID]
-		if s.reservation != nil && s.reservation.Job == j.ID {
-			q.Job = j.ID
-		}
-	}
-
-	w := explainer.Explain(q)
+	w := explainer.Explain(s.question(now, j, f))
 	if !s.due {
 		addReasons(&w, s.waits[j.ID], s.unprovided[j.ID])
 	}
@@ -190,6 +185,23 @@ func (s *Snapshot) explain(now time.Time, j *job.Job, f *facts, explainer Explai
 	addReasons(&w, memoryNote(now, j, s.shortages))
 
 	return w, true
+}
+
+// question returns what it depends on why a queued job waits.
+func (s *Snapshot) question(now time.Time, j *job.Job, f *facts) Question {
+	q := Question{Need: f.need, Rule: f.rule, Due: s.due}
+	if s.due {
+		return q
+	}
+
+	q.Reservation, q.Said = s.reservation, s.waits[j.ID] != ""
+	q.Short = s.reservation.EndsBefore(now, j.Spec.DeclaredDuration())
+
+	if s.reservation != nil && s.reservation.Job == j.ID {
+		q.Job = j.ID
+	}
+
+	return q
 }
 
 // pausedRemedies says how a paused job goes on.
@@ -204,10 +216,14 @@ func pausedRemedies(r *jobRecord) []place.Remedy {
 	return append(list, place.Remedy{Text: "trainyard resume " + string(r.ID)})
 }
 
-// addReasons adds what the last plan says of a job, unless that is the whole answer already.
+// addReasons adds what the last plan says of a job. Where that is why it waits, it is the whole answer.
 func addReasons(w *place.Why, reasons ...string) {
 	for _, reason := range reasons {
-		if reason != "" && w.Sentence != reason {
+		switch {
+		case reason == "" || w.Sentence == reason:
+		case w.Sentence == "":
+			w.Sentence = reason
+		default:
 			w.Sentence += "; " + reason
 		}
 	}

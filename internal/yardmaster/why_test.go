@@ -1,11 +1,14 @@
 package yardmaster_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"trainyard/internal/humanize"
 	"trainyard/internal/id"
+	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -41,6 +44,78 @@ func TestAStartIsNotPromisedBeforeThePlan(t *testing.T) {
 	y.ok(yardmaster.NodeReport{Node: "a"})
 	y.Round(y.now)
 	says(place.BlockPolicy, "waits for the night")
+}
+
+// countingExplainer keeps the questions that it is asked.
+type countingExplainer struct {
+	yardmaster.Explainer
+	asked map[yardmaster.Question]bool
+}
+
+func (e countingExplainer) Explain(q yardmaster.Question) place.Why {
+	e.asked[q] = true
+	return e.Explainer.Explain(q)
+}
+
+// TestHowLongJobsLastTakesNoExplanationsOfTheirOwn: how long a job is declared to last matters only beside a
+// reservation, and there only whether it ends before that. What the plan says of a job is added to what all have.
+func TestHowLongJobsLastTakesNoExplanationsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	y, policy := scripted(t)
+	ahead := y.submit("alice", spec(8))
+	reservation := &place.Reservation{Job: ahead, Nodes: []id.Node{"a", "b"}, At: y.now.Add(150 * time.Minute)}
+
+	var jobs []id.Job
+	for hours := range 20 {
+		s := spec(1)
+		s.Expect = job.Duration(time.Duration(hours) * time.Hour) // the first says nothing
+		jobs = append(jobs, y.submit("alice", s))
+	}
+
+	check := func(questions int, says func(hours int) (sentence string, remedies int)) {
+		t.Helper()
+		y.ok(yardmaster.NodeReport{Node: "a"})
+		y.Round(y.now)
+
+		snap := y.Snapshot(y.now)
+		explainer := countingExplainer{snap.Explainer(y.now), map[yardmaster.Question]bool{}}
+
+		for hours, id := range jobs {
+			stored, _ := yardmaster.JobOf(y.Yard, id)
+			why, _ := snap.Why(y.now, &stored, explainer)
+			sentence, remedies := says(hours)
+
+			if why.Sentence != sentence || len(why.Remedies) != remedies {
+				t.Errorf("a job of %d hours: %q with remedies %v, want %q with %d",
+					hours, why.Sentence, place.Texts(why.Remedies), sentence, remedies)
+			}
+		}
+
+		if got := len(explainer.asked); got != questions {
+			t.Errorf("%d jobs that differ in how long they last took %d explanations, want %d", len(jobs), got, questions)
+		}
+	}
+
+	policy.plan = func(*place.View) place.Plan { return place.Plan{Reservation: reservation} }
+	check(2, func(hours int) (string, int) {
+		sentence := fmt.Sprintf("a has room but is reserved for %s, which is ahead in the queue and is expected to start at %s",
+			ahead, humanize.Time(reservation.At, y.now.UTC()))
+		if hours == 1 || hours == 2 {
+			return sentence, 0
+		}
+
+		return sentence, 1
+	})
+
+	policy.plan = func(*place.View) place.Plan {
+		plan := place.Plan{}
+		for _, j := range jobs {
+			plan.Waits = append(plan.Waits, place.Wait{Job: j, Reason: "waits because it is " + string(j)})
+		}
+
+		return plan
+	}
+	check(1, func(hours int) (string, int) { return "waits because it is " + string(jobs[hours]), 0 })
 }
 
 func TestTheStartOfAHeldJobIsNotDueAtAnyMoment(t *testing.T) {

@@ -37,7 +37,7 @@ type Deps struct {
 	// which it need not be asked for.
 	Do       func(context.Context, yardmaster.Message) (any, error)
 	Query    func(context.Context, func(*yardmaster.Yard)) error
-	Statuses func(jobs []job.Job) ([]yardmaster.JobStatus, error)
+	Statuses func(jobs []*job.Job) ([]yardmaster.JobStatus, error)
 }
 
 // Edge is what the forecaster needs of the server to answer API requests.

@@ -125,7 +125,7 @@ func newBench(t testing.TB, dir string, c *handClock) *bench {
 
 			return b.err
 		},
-		Statuses: func(jobs []job.Job) ([]yardmaster.JobStatus, error) {
+		Statuses: func(jobs []*job.Job) ([]yardmaster.JobStatus, error) {
 			b.lock.Lock()
 			defer b.lock.Unlock()
 

@@ -69,8 +69,7 @@ func (f *Forecaster) forecastQueued(ctx context.Context, jobs []job.Job) error {
 // history for the others. It is nil for a job that has ended.
 func (f *Forecaster) Waiting(jobs []job.Job) ([]*job.Forecast, error) {
 	out := make([]*job.Forecast, len(jobs))
-	var ask []int
-	var asked []job.Job
+	ask, asked := make([]int, 0, len(jobs)), make([]*job.Job, 0, len(jobs))
 	f.mu.Lock()
 
 	for i := range jobs {
@@ -80,7 +79,7 @@ func (f *Forecaster) Waiting(jobs []job.Job) ([]*job.Forecast, error) {
 		case ran:
 			out[i] = w.forecast
 		case jobs[i].Epoch == 0:
-			ask, asked = append(ask, i), append(asked, jobs[i])
+			ask, asked = append(ask, i), append(asked, &jobs[i])
 		}
 	}
 
