@@ -73,6 +73,7 @@ func suites(s settings) map[string][]section {
 		"core": {
 			submitSection{s},
 			startSection{s},
+			shortSection{s},
 			messagesSection{s},
 			memorySection{s},
 			roundsSection{s},

@@ -62,6 +62,7 @@ func wantScaleKeys() map[string][]string {
 			"together_cores", "together_rss_mib"),
 		"backup": {"backup_s", "restore_s", "backup_submit_p99_ms"},
 		"agents": wantKeys["agents"],
+		"short":  wantKeys["short"],
 	}
 }
 

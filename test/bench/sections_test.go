@@ -30,6 +30,11 @@ var wantKeys = map[string][]string{
 		"start_ms_p50", "start_ms_p99", "cli_start_ms_p50", "cli_start_ms_p99", "start_isolated_ms_p50",
 		"start_isolated_ms_p99",
 	},
+	"short": {
+		"short_jobs_per_s", "short_server_cpu_ms", "short_agent_cpu_ms", "short_children_cpu_ms",
+		"short_isolated_jobs_per_s", "short_isolated_server_cpu_ms", "short_isolated_agent_cpu_ms",
+		"short_isolated_children_cpu_ms",
+	},
 	"messages": withFIFO(
 		"messages_per_s",
 		"messages_per_s_1k_nodes",

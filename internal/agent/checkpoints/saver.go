@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -35,6 +36,7 @@ type Saver struct {
 	entered time.Time // when the last checkpoint was entered in the catalogue; the zero time if none was
 
 	// With the mutex of the upload.
+	looking bool      // it has begun to look at the directory
 	request int       // number of the last request to save
 	wanted  time.Time // since when a checkpoint that was asked for is awaited; the zero time if none is
 	ending  *ending
@@ -57,7 +59,8 @@ func newSaver(c *Checkpoints, rank Rank) *Saver {
 	}
 }
 
-// End says that the program has ended. One that ended by itself and without an error has left no file half written.
+// End says that the program has ended. One that ended by itself and without an error has left no file half written. One
+// that ended before its directory was looked at, and left nothing there, is finished with that.
 func (s *Saver) End(at time.Time, clean bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,9 +68,43 @@ func (s *Saver) End(at time.Time, clean bool) {
 	if s.ending == nil {
 		s.ending = &ending{at, clean}
 		s.held = s.all.opt.Clock.Now()
+		s.finished = s.finished || !s.looking && s.rank.Shared == "" && isEmpty(s.rank.Dir)
 		close(s.ended)
 	}
 }
+
+// isEmpty reports whether a directory has no entries, or is not there.
+func isEmpty(dir string) bool {
+	d, err := os.Open(filepath.Clean(dir))
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+
+	defer func() { _ = d.Close() }()
+
+	_, err = d.Readdirnames(1)
+
+	return errors.Is(err, io.EOF)
+}
+
+// awaitFirstLook waits for a moment before the directory is looked at for the first time, so that a short program
+// costs next to nothing. It reports false if there is nothing to look for.
+func (s *Saver) awaitFirstLook(ctx context.Context) bool {
+	if s.programEnd() == nil {
+		s.wait(ctx, s.all.opt.Every/beginShare, nil)
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.looking = true
+
+	return !s.finished && ctx.Err() == nil
+}
+
+// beginShare says how soon after its start the directory of a rank is looked at for the first time: after this part of
+// the time between two looks.
+const beginShare = 8
 
 // Request says that the program was asked to save: what it writes next is stored without delay. The same request may be
 // made again.
@@ -98,7 +135,7 @@ func (c *Checkpoints) statePath(run id.Run, rank int) string {
 
 // run looks at the directory again and again until the program has ended and everything is stored.
 func (s *Saver) run(ctx context.Context) {
-	if !s.awaitShared(ctx) {
+	if !s.awaitFirstLook(ctx) || !s.awaitShared(ctx) {
 		return
 	}
 

@@ -56,6 +56,40 @@ func TestACheckpointIsStoredWhileTheProgramRuns(t *testing.T) {
 	}
 }
 
+// The end of a rank is held back until its saver is finished: of a short program that must not take a turn of its own.
+func TestAShortProgramIsFinishedAtItsEnd(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	c := newCheckpoints(t, y)
+	c.opt.Every = time.Hour // nothing is looked at before the end
+
+	nothing := newRank(t)
+	s := save(t, c, nothing)
+	s.End(time.Now(), true)
+
+	if done, err := s.Finished(); !done || err != nil {
+		t.Errorf("without files: finished %v, %v", done, err)
+	}
+
+	if _, err := os.Stat(c.statePath(nothing.Run, nothing.Rank)); !os.IsNotExist(err) {
+		t.Errorf("it left a state: %v", err)
+	}
+
+	something := newRank(t)
+	something.Run = "j2.1"
+	write(t, something.Dir, map[string]string{"model.pt": "weights"})
+
+	s = save(t, c, something)
+	s.End(time.Now(), true)
+
+	if done, _ := s.Finished(); done {
+		t.Error("finished before its file was stored")
+	}
+
+	finish(t, y, s)
+	y.awaitEntries(1)
+}
+
 // finish waits until everything is stored.
 func finish(t *testing.T, y *fakeYard, s *Saver) {
 	t.Helper()
