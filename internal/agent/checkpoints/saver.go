@@ -31,6 +31,7 @@ type Saver struct {
 	all   *Checkpoints
 	rank  Rank
 	state *state
+	watch *watch        // of the directory; nil if it cannot be watched
 	ended chan struct{} // closed when the program has ended
 
 	entered time.Time // when the last checkpoint was entered in the catalogue; the zero time if none was
@@ -42,9 +43,15 @@ type Saver struct {
 	ending  *ending
 }
 
-// Save starts to save the checkpoints of a rank. What an earlier agent process has saved is not saved again.
+// Save starts to save the checkpoints of a rank. What an earlier agent process has saved is not saved again. The
+// directory is watched from now on, though it is looked at later: nothing else tells that something old was moved
+// there.
 func (c *Checkpoints) Save(rank Rank) *Saver {
 	s := newSaver(c, rank)
+	if rank.Shared == "" && !s.finished {
+		s.beginWatch()
+	}
+
 	s.begin(s.run)
 
 	return s
@@ -90,7 +97,7 @@ func isEmpty(dir string) bool {
 // awaitFirstLook waits for a moment before the directory is looked at for the first time, so that a short program
 // costs next to nothing. It reports false if there is nothing to look for.
 func (s *Saver) awaitFirstLook(ctx context.Context) bool {
-	if s.programEnd() == nil {
+	if done, _ := s.Finished(); !done && s.programEnd() == nil {
 		s.wait(ctx, s.all.opt.Every/beginShare, nil)
 	}
 
@@ -135,11 +142,13 @@ func (c *Checkpoints) statePath(run id.Run, rank int) string {
 
 // run looks at the directory again and again until the program has ended and everything is stored.
 func (s *Saver) run(ctx context.Context) {
+	defer s.endWatch()
+
 	if !s.awaitFirstLook(ctx) || !s.awaitShared(ctx) {
 		return
 	}
 
-	root, watched, err := s.open()
+	root, err := s.open()
 	if err != nil {
 		s.finish(err)
 		return
@@ -148,10 +157,8 @@ func (s *Saver) run(ctx context.Context) {
 	defer func() { _ = root.Close() }()
 
 	var woken chan struct{}
-	if watched != nil {
-		woken = watched.wake
-
-		defer func() { _ = watched.close() }()
+	if s.watch != nil {
+		woken = s.watch.wake
 	}
 
 	f := &finder{
@@ -159,8 +166,8 @@ func (s *Saver) run(ctx context.Context) {
 	}
 
 	for failures := 0; ctx.Err() == nil; {
-		if watched != nil {
-			f.renamed = watched.names()
+		if s.watch != nil {
+			f.renamed = s.watch.names()
 		}
 
 		end := s.programEnd()
@@ -217,24 +224,36 @@ func (s *Saver) awaitShared(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// open opens the checkpoint directory and begins to watch it. Without a watch renames are not noticed, but everything
-// else works.
-func (s *Saver) open() (*os.Root, *watch, error) {
-	if err := os.MkdirAll(s.rank.Dir, 0o700); err != nil {
-		return nil, nil, fmt.Errorf("open the checkpoint directory: %w", err)
-	}
-
-	watched, err := newWatch(s.rank.Dir)
-	if err != nil {
-		s.all.opt.Log.Warn("cannot watch the checkpoint directory", "run", s.rank.Run, "error", err)
+// open opens the checkpoint directory and begins to watch it, if that is not done.
+func (s *Saver) open() (*os.Root, error) {
+	if s.watch == nil {
+		s.beginWatch()
 	}
 
 	root, err := os.OpenRoot(s.rank.Dir)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open the checkpoint directory: %w", err)
+		return nil, fmt.Errorf("open the checkpoint directory: %w", err)
 	}
 
-	return root, watched, nil
+	return root, nil
+}
+
+// beginWatch begins to watch the checkpoint directory. Without that renames are not noticed, but everything else works.
+func (s *Saver) beginWatch() {
+	err := os.MkdirAll(s.rank.Dir, 0o700)
+	if err == nil {
+		s.watch, err = newWatch(s.rank.Dir)
+	}
+
+	if err != nil {
+		s.all.opt.Log.Warn("cannot watch the checkpoint directory", "run", s.rank.Run, "error", err)
+	}
+}
+
+func (s *Saver) endWatch() {
+	if s.watch != nil {
+		_ = s.watch.close() // it was only read
+	}
 }
 
 // wait waits for the next look.

@@ -90,6 +90,33 @@ func TestAShortProgramIsFinishedAtItsEnd(t *testing.T) {
 	y.awaitEntries(1)
 }
 
+// Its files are older than the run, as if an earlier one had left them: only the watch tells that they are new here.
+func TestWhatIsMovedIntoTheDirectoryBeforeTheFirstLookIsStored(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	c := newCheckpoints(t, y)
+	c.opt.Every = time.Second
+
+	rank := newRank(t)
+	rank.Started = time.Now()
+	ready := t.TempDir()
+	write(t, ready, map[string]string{"step-1/shard-0.bin": "weights"})
+
+	before := rank.Started.Add(-time.Hour)
+	if err := os.Chtimes(filepath.Join(ready, "step-1/shard-0.bin"), before, before); err != nil {
+		t.Fatal(err)
+	}
+
+	s := save(t, c, rank)
+	if err := os.Rename(filepath.Join(ready, "step-1"), filepath.Join(rank.Dir, "step-1")); err != nil {
+		t.Fatal(err)
+	}
+
+	y.awaitEntries(1)
+	s.End(time.Now(), true)
+	finish(t, y, s)
+}
+
 // finish waits until everything is stored.
 func finish(t *testing.T, y *fakeYard, s *Saver) {
 	t.Helper()

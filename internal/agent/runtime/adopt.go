@@ -103,11 +103,12 @@ func (r *Runtime) adopt(name string) error {
 	r.ranks[name] = rk
 	if rk.state.State != job.RunEnded && (rk.begun || holder != 0) {
 		rk.begun, rk.monitored = true, true
-		r.tasks.Go(func() { r.monitor(rk) })
 
 		if holder != 0 {
 			r.watch(rk, holder) // the earlier agent may have been killed before it did
 		}
+
+		r.tasks.Go(func() { r.monitor(rk) }) // which ends the watch, too
 	}
 
 	return nil

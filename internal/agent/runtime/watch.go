@@ -20,7 +20,7 @@ type watched struct {
 	mu    sync.Mutex
 	ranks map[string]process.Process // their supervisors
 	fresh []string                   // those that the watcher has not been told of
-	more  chan struct{}              // signals that there are some; buffer of one
+	more  chan struct{}              // signals that there are some, or that no rank is left; buffer of one
 }
 
 func newWatched() watched {
@@ -41,6 +41,18 @@ func (w *watched) remove(name string) {
 	defer w.mu.Unlock()
 
 	delete(w.ranks, name)
+
+	if len(w.ranks) == 0 {
+		w.signal()
+	}
+}
+
+// none reports whether there is no rank to watch.
+func (w *watched) none() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return len(w.ranks) == 0
 }
 
 // renew lets all ranks be told to another watcher.
@@ -58,7 +70,7 @@ func (w *watched) renew() {
 	}
 }
 
-// signal says that there is something to tell. The caller holds mu.
+// signal says that there is something to tell, or nothing to watch. The caller holds mu.
 func (w *watched) signal() {
 	select {
 	case w.more <- struct{}{}:
@@ -91,7 +103,11 @@ func (r *Runtime) watch(rk *rank, pid int) {
 	}
 }
 
-// keepWatcher starts the watcher when there is a rank to watch, and again whenever it has ended, until Close.
+// watcherRest is for how long a watcher without ranks stays: the next rank then finds it.
+const watcherRest = time.Second
+
+// keepWatcher starts the watcher when there is a rank to watch, and again if it has ended before the last of them,
+// until Close.
 func (r *Runtime) keepWatcher() {
 	for {
 		select {
@@ -100,9 +116,16 @@ func (r *Runtime) keepWatcher() {
 			return
 		}
 
+		if r.watched.none() {
+			continue
+		}
+
 		err := r.runWatcher()
 		if r.ctx.Err() != nil {
 			return
+		}
+		if err == nil {
+			continue
 		}
 
 		r.log.Error("the ranks have no watcher: if agent and supervisor of one are killed its program continues",
@@ -119,7 +142,8 @@ func (r *Runtime) keepWatcher() {
 // errWatcherEnded says that a watcher has ended though the agent had not closed its input.
 var errWatcherEnded = errors.New("the watcher has ended")
 
-// runWatcher starts a watcher and tells it of the ranks until it ends or Close is called. It goes on without the agent.
+// runWatcher starts a watcher and tells it of the ranks until it ends, has none any more, or Close is called. One that
+// has ranks then goes on without the agent.
 func (r *Runtime) runWatcher() error {
 	input, out, err := os.Pipe()
 	if err != nil {
@@ -135,6 +159,7 @@ func (r *Runtime) runWatcher() error {
 		return fmt.Errorf("start the watcher: %w", err)
 	}
 
+	self, _ := process.Read(cmd.Process.Pid) // it is there until it is waited for
 	ended := make(chan error, 1)
 
 	r.tasks.Go(func() {
@@ -143,13 +168,38 @@ func (r *Runtime) runWatcher() error {
 		}
 	})
 
+	err = r.tellWatcher(out, ended)
+
+	if r.ctx.Err() != nil && r.watched.none() {
+		// It ends at once, and then nothing is left of the agent. One that is suspended is not waited for.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), watcherRest)
+		defer cancel()
+
+		_ = out.Close()
+		self.AwaitExit(ctx)
+	}
+
+	return err
+}
+
+// tellWatcher tells a watcher of the ranks until it has ended, no rank was there for a while, or Close is called.
+func (r *Runtime) tellWatcher(out *os.File, ended <-chan error) error {
 	for {
-		if _, err := out.WriteString(r.watched.lines()); err != nil {
-			return fmt.Errorf("tell the watcher of a rank: %w", err)
+		if text := r.watched.lines(); text != "" {
+			if _, err := out.WriteString(text); err != nil {
+				return fmt.Errorf("tell the watcher of a rank: %w", err)
+			}
+		}
+
+		var idle <-chan time.Time
+		if r.watched.none() {
+			idle = time.After(watcherRest)
 		}
 
 		select {
 		case <-r.watched.more:
+		case <-idle:
+			return nil
 		case err := <-ended:
 			return err
 		case <-r.ctx.Done():

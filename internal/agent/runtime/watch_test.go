@@ -52,18 +52,79 @@ func TestOneProcessWatchesAllRuns(t *testing.T) {
 		t.Fatal("the watcher is gone")
 	}
 
-	for _, run := range []id.Run{first.Run, second.Run} {
-		if err := y.Stop(run, 0, job.StopKill); err != nil {
-			t.Fatal(err)
-		}
+	y.kill(first.Run)
+	y.kill(second.Run)
+	y.awaitGone(watcher)
+}
 
-		y.end(run)
+// awaitGone waits until a process has ended.
+func (y *yard) awaitGone(p process.Process) {
+	y.t.Helper()
+
+	if !p.AwaitExit(y.t.Context()) {
+		y.t.Fatal("the test was ended")
+	}
+}
+
+// kill ends a run.
+func (y *yard) kill(run id.Run) {
+	y.t.Helper()
+
+	if err := y.Stop(run, 0, job.StopKill); err != nil {
+		y.t.Fatal(err)
 	}
 
-	for watcher.Exists() {
+	y.end(run)
+}
+
+func TestAWatcherWithoutRunsEnds(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	first, _ := y.sleeper(t)
+	second, _ := y.sleeper(t)
+	y.awaitWatcher(second.Run)
+
+	watcher, ok := process.Read(y.awaitWatcher(first.Run))
+	if !ok {
+		t.Fatal("the watcher is gone")
+	}
+
+	y.kill(first.Run)
+
+	if !watcher.Exists() {
+		t.Error("the watcher is gone before the last of its runs")
+	}
+
+	y.kill(second.Run)
+	y.awaitGone(watcher) // while the agent goes on
+
+	// The next run has another one, which an agent that is stopped leaves to the run, and takes with it else.
+	third, _ := y.sleeper(t)
+	watcher, ok = process.Read(y.awaitWatcher(third.Run))
+
+	y.reopen()
+
+	if !ok || !watcher.Exists() {
+		t.Fatal("the watcher is gone before its run")
+	}
+
+	y.kill(third.Run)
+	y.awaitGone(watcher)
+
+	fourth, _ := y.sleeper(t)
+	watcher, ok = process.Read(y.awaitWatcher(fourth.Run))
+	y.kill(fourth.Run)
+
+	for !y.watched.none() { // it is told of the end right after it is recorded
 		if !clock.Sleep(t.Context(), time.Millisecond) {
 			t.Fatal("the test was ended")
 		}
+	}
+
+	y.reopen()
+
+	if !ok || watcher.Exists() {
+		t.Error("an agent without runs has left its watcher behind")
 	}
 }
 

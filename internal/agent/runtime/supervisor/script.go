@@ -296,6 +296,8 @@ func (s *supervisor) limitV1(program int) {
 	}
 
 	s.cgroupMoves.Go(func() {
+		moved := map[int]bool{} // one that is not inside though it was moved has ended
+
 		for range 100 {
 			procs, err := process.Family(program, os.Getpid())
 			if err != nil {
@@ -307,8 +309,9 @@ func (s *supervisor) limitV1(program int) {
 
 			var outside []int
 			for _, pid := range procs {
-				if !inside[pid] {
+				if !inside[pid] && !moved[pid] {
 					outside = append(outside, pid)
+					moved[pid] = true
 				}
 			}
 
