@@ -188,23 +188,25 @@ func TestThePlainFiguresAreOfTheDefaultPolicy(t *testing.T) {
 	}
 }
 
-// What each side knows is on the page.
-func TestThePageSaysWhatEachSideKnows(t *testing.T) {
+// What each side knows is on the page of its suite.
+func TestThePagesSayWhatEachSideKnows(t *testing.T) {
 	t.Parallel()
 
-	path := filepath.Join("..", "..", "docs", "explanation", "benchmarks.md")
+	for suite, name := range map[string]string{"core": "benchmarks.md", "scale": "benchmarks-scale.md"} {
+		path := filepath.Join("..", "..", "docs", "explanation", name)
 
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
+		page, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		want, err := information.Page(string(page), comparisons()[suite])
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		golden.Compare(t, path, want)
 	}
-
-	want, err := information.Page(string(page), comparisons())
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	golden.Compare(t, path, want)
 }
 
 func TestEverySectionsFiguresAreInTheTable(t *testing.T) {

@@ -191,19 +191,29 @@ func (r *Runtime) tellWatcher(out *os.File, ended <-chan error) error {
 			}
 		}
 
-		var idle <-chan time.Time
-		if r.watched.none() {
-			idle = time.After(watcherRest)
-		}
-
-		select {
-		case <-r.watched.more:
-		case <-idle:
-			return nil
-		case err := <-ended:
+		if more, err := r.awaitRanks(ended); !more {
 			return err
-		case <-r.ctx.Done():
-			return nil
 		}
+	}
+}
+
+// awaitRanks waits until the watcher is to be told something, and reports false if it is not any more.
+func (r *Runtime) awaitRanks(ended <-chan error) (more bool, err error) {
+	ctx := r.ctx
+
+	if r.watched.none() {
+		idle, cancel := context.WithTimeout(r.ctx, watcherRest)
+		defer cancel()
+
+		ctx = idle
+	}
+
+	select {
+	case <-r.watched.more:
+		return true, nil
+	case err := <-ended:
+		return false, err
+	case <-ctx.Done():
+		return false, nil
 	}
 }

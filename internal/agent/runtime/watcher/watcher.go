@@ -2,8 +2,8 @@
 //
 // Each agent process starts one watcher, as package subprocess says, in its own session, and writes a line to it for
 // every rank that gets a supervisor. The watcher outlives the agent: it exits when its input has ended and the last of
-// its ranks is over. The next agent process starts another, which leaves the ranks of this one alone. It covers what a
-// supervisor cannot do for itself:
+// its ranks is over. The agent ends the input when there has been no rank for a while. The next agent process starts
+// another, which leaves the ranks of this one alone. It covers what a supervisor cannot do for itself:
 //
 //   - The supervisor is gone without having recorded an end, as when somebody killed it. An agent ends the rank then,
 //     and if the agent was killed too the watcher does. A program without a supervisor cannot be adopted, because
