@@ -2,6 +2,7 @@ package checkpoints
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -103,7 +104,9 @@ func TestWhatIsMovedIntoTheDirectoryBeforeTheFirstLookIsStored(t *testing.T) {
 	write(t, ready, map[string]string{"step-1/shard-0.bin": "weights"})
 
 	before := rank.Started.Add(-time.Hour)
-	if err := os.Chtimes(filepath.Join(ready, "step-1/shard-0.bin"), before, before); err != nil {
+	err := errors.Join(os.Chtimes(filepath.Join(ready, "step-1/shard-0.bin"), before, before),
+		os.MkdirAll(rank.Dir, 0o700))
+	if err != nil {
 		t.Fatal(err)
 	}
 
