@@ -117,6 +117,7 @@ var layers = []struct {
 		false,
 		[]string{
 			"internal/api",
+			"internal/api/wire",
 			"internal/auth",
 			"internal/workdir",
 			"internal/logs/archive",

@@ -39,6 +39,7 @@ import (
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/agent/sampler"
 	"trainyard/internal/api"
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/auth"
 	"trainyard/internal/clock"
 	"trainyard/internal/cloud"
@@ -160,6 +161,7 @@ type Agent struct {
 	contents      *workdir.Store
 	leave         context.CancelCauseFunc // ends the agent because the server has refused it
 	expired       atomic.Bool             // the server has refused the certificate as expired
+	takesSilent   atomic.Bool             // the server takes from reports which ranks have printed nothing
 	fence         *fence
 	nodeLease     *nodeLease
 	results       *results
@@ -176,6 +178,7 @@ type Agent struct {
 
 	reconcileSoon chan struct{}
 	reportSoon    chan struct{}
+	reportLater   chan struct{} // what there is to report can wait a moment for more
 	inventorySoon chan struct{} // look at the machine again
 	renewSoon     chan struct{} // the server has refused the certificate as expired
 	uploads       chan struct{} // a place for each upload at a time
@@ -265,6 +268,7 @@ func New(cfg Config) (*Agent, error) {
 			1,
 		),
 		reportSoon:      make(chan struct{}, 1),
+		reportLater:     make(chan struct{}, 1),
 		inventorySoon:   make(chan struct{}, 1),
 		renewSoon:       make(chan struct{}, 1),
 		uploads:         make(chan struct{}, maxUploads),
@@ -416,7 +420,10 @@ func (a *Agent) open() error {
 	a.checkpoints = a.openCheckpoints()
 	a.outputs = newKeptOutputs()
 
-	rt, err := a.cfg.NewRuntime(runtime.Preparation{Files: a.files.materialise, Restore: a.restore})
+	rt, err := a.cfg.NewRuntime(runtime.Preparation{
+		Files: a.files.materialise, Restore: a.restore,
+		Begin: func(s rundir.Spec) error { return a.fence.recordBegin(key{s.Run, s.Rank}) },
+	})
 	if err != nil {
 		return fmt.Errorf("open runtime: %w", err)
 	}
@@ -437,7 +444,7 @@ func (a *Agent) open() error {
 		a.noteProblem("node lease", err)
 	}
 
-	a.fence, err = openFence(a.path("fence"))
+	a.fence, err = a.openFence()
 	if err != nil {
 		return errors.Join(err, rt.Close())
 	}
@@ -460,6 +467,15 @@ func (a *Agent) open() error {
 	return nil
 }
 
+func (a *Agent) openFence() (*fence, error) {
+	now, err := a.moment()
+	if err != nil {
+		return nil, err
+	}
+
+	return openFence(atomicfile.OS{}, a.path("fence"), now.Boot)
+}
+
 func (a *Agent) close() error {
 	if yard := a.client.Load(); yard != nil {
 		yard.Close()
@@ -468,7 +484,8 @@ func (a *Agent) close() error {
 	a.metrics.unregister()
 	a.data.close()
 
-	return errors.Join(a.closeIntake(), a.closeMachine(), a.fence.close(), a.rt.Close())
+	// The runtime first: what it prepares writes to the fence.
+	return errors.Join(a.closeIntake(), a.closeMachine(), a.rt.Close(), a.fence.close())
 }
 
 // notify wakes a loop. The channel holds one element: several notifications before the

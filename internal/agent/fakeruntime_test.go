@@ -34,8 +34,10 @@ type fakeRuntime struct {
 	aside   []string // set aside: run and UID
 	adopted int
 	files   runtime.Materialise
-	fail    error // of the next starts
-	tries   int   // how often a start was tried
+	instant bool   // what is started has ended at once
+	text    string // and has printed this
+	fail    error  // of the next starts
+	tries   int    // how often a start was tried
 	// progress is the folder of the programs' progress files.
 	progress string
 	work     string // the working directory of all
@@ -106,6 +108,11 @@ func (f *fakeRuntime) Start(_ context.Context, s rundir.Spec) (err error) {
 				State:   job.RunRunning,
 				Started: time.Unix(1, 0).UTC(),
 			},
+		}
+
+		if st := &f.ranks[k].status; f.instant {
+			st.State, st.Ended, st.Silent = job.RunEnded, time.Unix(2, 0).UTC(), f.text == ""
+			f.ranks[k].log = []byte(f.text)
 		}
 	})
 

@@ -56,6 +56,8 @@ type fakeYard struct {
 	runs     []api.Assignment
 	under    *api.Incarnation
 	silent   bool // streams bring nothing new
+	mutes    bool // it takes from reports which ranks have printed nothing, and says when it has all of a log
+	uploads  int  // of output
 	streams  int
 	joins    int
 	renewals int
@@ -460,6 +462,7 @@ func (y *fakeYard) report(w http.ResponseWriter, r *http.Request) {
 		Server:     y.serverID,
 		Servers:    y.servers,
 		Standby:    y.standby,
+		Silent:     y.mutes,
 	}
 
 	y.mu.Unlock()
@@ -502,8 +505,9 @@ func (y *fakeYard) upload(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	var held int64
+	var reply api.LogReply
 	y.change(func() {
+		y.uploads++
 		s := y.logs[k]
 		if s == nil {
 			s = &shelf{}
@@ -519,10 +523,10 @@ func (y *fakeYard) upload(w http.ResponseWriter, r *http.Request) {
 			s.final = s.final || r.URL.Query().Get("final") == "true"
 		}
 
-		held = int64(len(s.data))
+		reply = api.LogReply{Offset: int64(len(s.data)), Ended: s.final && y.mutes}
 	})
 
-	answer(w, api.LogReply{Offset: held})
+	answer(w, reply)
 }
 
 // isRun reports whether an upload is of the run that is assigned, if it is.

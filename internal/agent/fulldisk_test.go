@@ -32,7 +32,7 @@ func TestANodeWithoutSpaceSaysSoAndItsRunsContinueUntilTheyAreStopped(t *testing
 	y.awaitState("j1.1", job.RunRunning)
 
 	lease := func() time.Duration {
-		l, _, _, err := rundir.ReadContactLease(dir)
+		l, _, _, err := rundir.NewBootClock().ReadContactLease(dir)
 		if err != nil {
 			t.Error(err)
 		}

@@ -174,7 +174,7 @@ func (a *Agent) liveRanks(want assignments, have map[key]*rundir.Status) map[str
 }
 
 // sortedKeys lists the keys of both, those that are only running first: they
-// make room.
+// make room. Those that have ended and may be forgotten come last: nobody waits for that.
 func sortedKeys(want map[key]api.Assignment, have map[key]*rundir.Status) []key {
 	var all []key
 	for k := range want {
@@ -190,6 +190,9 @@ func sortedKeys(want map[key]api.Assignment, have map[key]*rundir.Status) []key 
 	class := func(k key) int {
 		if _, ok := want[k]; ok {
 			return 1
+		}
+		if have[k].State == job.RunEnded {
+			return 2
 		}
 
 		return 0
@@ -306,6 +309,12 @@ func (a *Agent) admit(r rankState) (bool, error) {
 		return false, a.recordResult(r.key, api.RankReport{
 			UID: r.want.Launch.UID, Cause: job.CauseLaunchFailed, Reason: "rejected by the node: " + err.Error(),
 			NewestEpoch: max(a.fence.newest(r.want.Job), r.want.Epoch),
+		})
+	}
+
+	if a.fence.lost(r.key) {
+		return false, a.recordResult(r.key, api.RankReport{
+			UID: r.want.Launch.UID, Cause: job.CauseNodeLost, Reason: "the machine was restarted while the run was on it",
 		})
 	}
 

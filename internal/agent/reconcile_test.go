@@ -9,6 +9,7 @@ import (
 
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -81,7 +82,7 @@ func TestFence(t *testing.T) {
 			}
 		}
 
-		f, err := openFence(path)
+		f, err := openFence(atomicfile.OS{}, path, "boot-1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +106,7 @@ func TestFence(t *testing.T) {
 	}
 
 	// A crash in the middle of a line.
-	if _, err := f.file.WriteString("+ j1.3"); err != nil {
+	if err := f.add("+ j1.3"); err != nil {
 		t.Fatal(err)
 	}
 
@@ -158,7 +159,7 @@ func TestFenceForgetsTheOldestJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	f, err := openFence(path)
+	f, err := openFence(atomicfile.OS{}, path, "boot-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,6 +170,58 @@ func TestFenceForgetsTheOldestJobs(t *testing.T) {
 
 	if f.check(key{"j5.1", 0}) != nil || f.check(key{"j6.1", 0}) == nil {
 		t.Error("the newest must stay and the oldest go")
+	}
+
+	if err := f.close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A node that runs many short jobs must not need more and more memory, nor look at all of them for each.
+func TestTheFenceStaysShort(t *testing.T) {
+	t.Parallel()
+	f, err := openFence(atomicfile.OS{}, filepath.Join(t.TempDir(), "fence"), "boot-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	running := key{id.NewRun(id.NewJob(3*fenceKeeps), 1), 0}
+	for n := uint64(1); n < 3*fenceKeeps; n++ {
+		k := key{id.NewRun(id.NewJob(n), 1), 0}
+		if n == 2*fenceKeeps {
+			k = running
+		}
+
+		if err := f.recordStart(k, api.Incarnation{}); err != nil {
+			t.Fatal(err)
+		}
+
+		if k == running {
+			if _, err := f.addBegin(k); err != nil {
+				t.Fatal(err)
+			}
+
+			f.syncs--
+
+			continue
+		}
+
+		if err := f.recordEnd(k); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if n := len(f.newestEpoch); n > 2*fenceKeeps || len(f.ended) > 2*fenceKeeps {
+		t.Errorf("%d jobs and %d ends are remembered", n, len(f.ended))
+	}
+
+	info, err := os.Stat(f.path)
+	if err != nil || info.Size() != f.size || f.size > 4*fenceKeeps*20 {
+		t.Errorf("the file has %d bytes (%d), %v", info.Size(), f.size, err)
+	}
+
+	if got := f.seen().Job; got != 3*fenceKeeps || f.begun[running] != "boot-1" {
+		t.Errorf("the newest job is %d; begun: %v", got, f.begun)
 	}
 
 	if err := f.close(); err != nil {

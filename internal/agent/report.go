@@ -37,6 +37,8 @@ func (a *Agent) publish(list []rundir.Status, want assignments) {
 
 		report := st.Report()
 		report.Suspension.Error = clipReason(report.Suspension.Error)
+		// An earlier server does not know the word, and a run that is not assigned may be one that the yard does not know.
+		report.Silent = report.Silent && assigned && a.takesSilent.Load()
 		if st.State == job.RunPreparing && report.Reason == "" {
 			report.Reason = a.files.progress(w.Launch.Workdir)
 		}
@@ -63,10 +65,34 @@ func (a *Agent) publish(list []rundir.Status, want assignments) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	if !slices.Equal(ranks, a.rankReports) {
-		a.rankReports = ranks
-		notify(a.reportSoon)
+	for i := range ranks {
+		if wake := a.wakeFor(&ranks[i]); wake != nil {
+			notify(wake)
+		}
 	}
+
+	a.rankReports = ranks
+}
+
+// wakeFor says whom to wake for what is reported of a rank next: nobody if that is nothing new. That a rank has
+// begun can wait: of a short job the end follows at once. The caller holds a.mu.
+func (a *Agent) wakeFor(r *api.RankReport) chan struct{} {
+	before := api.RankReport{}
+	if i, known := slices.BinarySearchFunc(a.rankReports, *r, compareReports); known {
+		before = a.rankReports[i]
+	}
+
+	begun := r.State == job.RunPreparing && before.State == "" ||
+		r.State == job.RunRunning && (before.State == "" || before.State == job.RunPreparing)
+
+	switch {
+	case *r == before:
+		return nil
+	case begun && r.Reason == "" && r.Suspension == job.Suspension{}:
+		return a.reportLater
+	}
+
+	return a.reportSoon
 }
 
 func compareReports(x, y api.RankReport) int {
@@ -114,7 +140,24 @@ func (a *Agent) reportLoop(ctx context.Context) {
 			interval = time.Duration(reply.Interval)
 		}
 
-		pause(ctx, interval, a.reportSoon)
+		a.awaitReport(ctx, interval)
+	}
+}
+
+// beginDelay is for how long the news that a rank has begun may wait for other news. It is too short for people to
+// notice, and longer than a short job takes, which is then reported, and stored by the server, once.
+const beginDelay = 25 * time.Millisecond
+
+// awaitReport waits until there is something to report, for at most the interval.
+func (a *Agent) awaitReport(ctx context.Context, interval time.Duration) {
+	waiting, cancel := context.WithTimeout(ctx, interval)
+	defer cancel()
+
+	select {
+	case <-waiting.Done():
+	case <-a.reportSoon:
+	case <-a.reportLater:
+		pause(ctx, beginDelay, a.reportSoon)
 	}
 }
 
@@ -164,6 +207,9 @@ func (a *Agent) report(ctx context.Context) (api.ReportReply, error) {
 	}
 
 	a.markProgressDelivered(r.Ranks, server)
+	a.noteSilent(r.Ranks)
+	a.takesSilent.Store(reply.Silent)
+
 	now := a.clk.Now()
 	a.mu.Lock()
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"trainyard/internal/api"
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/cloud"
 	"trainyard/internal/diskspace/smalldisk"
 	"trainyard/internal/id"
@@ -46,7 +47,7 @@ func TestTheFenceOnAFullDiskForgetsNothing(t *testing.T) {
 	t.Parallel()
 	dir := smalldisk.Mount(t, 4)
 	path := filepath.Join(dir, "fence")
-	f, err := openFence(path)
+	f, err := openFence(atomicfile.OS{}, path, "boot-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,7 @@ func TestTheFenceOnAFullDiskForgetsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	f, err = openFence(path)
+	f, err = openFence(atomicfile.OS{}, path, "boot-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,7 @@ func TestTheFenceOnAFullDiskForgetsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	f, err = openFence(path)
+	f, err = openFence(atomicfile.OS{}, path, "boot-1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,9 @@ const (
 	maxUploads = 16
 	// uploadTimeout bounds one upload; one that takes longer is sent again.
 	uploadTimeout = time.Minute
+	// silentPatience is how long a rank without output waits until the server has taken its end from a report. After
+	// that its empty log is uploaded as any other, which also finds out whether the server knows the run at all.
+	silentPatience = 5 * time.Second
 )
 
 // logUploader delivers the output of one rank, in order. The server says how far it
@@ -34,6 +37,9 @@ type logUploader struct {
 	key       key
 	ended     chan struct{} // closed when the output is complete
 	endOnce   sync.Once
+	silent    bool          // there is none; set before ended is closed
+	heard     chan struct{} // closed when the server has taken from a report that there is none
+	heardOnce sync.Once
 	uid       id.UID
 	delivered atomic.Bool // the server has all of it, or wants none
 	unknown   atomic.Bool // the run is one that the server does not know
@@ -56,7 +62,8 @@ func (a *Agent) updateUploaders(ctx context.Context, list []rundir.Status) {
 		if !ok {
 			own, cancel := context.WithCancel(ctx)
 			s = &logUploader{
-				agent: a, key: k, uid: st.UID, ended: make(chan struct{}), cancel: cancel, done: make(chan struct{}),
+				agent: a, key: k, uid: st.UID, ended: make(chan struct{}), heard: make(chan struct{}), cancel: cancel,
+				done: make(chan struct{}),
 			}
 			a.uploaders[k] = s
 
@@ -68,7 +75,23 @@ func (a *Agent) updateUploaders(ctx context.Context, list []rundir.Status) {
 		}
 
 		if st.State == job.RunEnded {
-			s.endOnce.Do(func() { close(s.ended) })
+			s.endOnce.Do(func() {
+				s.silent = st.Silent
+				close(s.ended)
+			})
+		}
+	}
+}
+
+// noteSilent notes which ranks the server now knows to have printed nothing. Only ranks that are assigned are
+// reported as such, so these are runs that it knows.
+func (a *Agent) noteSilent(ranks []api.RankReport) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	for i := range ranks {
+		if s := a.uploaders[key{ranks[i].Run, ranks[i].Rank}]; s != nil && ranks[i].Silent {
+			s.heardOnce.Do(func() { close(s.heard) })
 		}
 	}
 }
@@ -93,7 +116,7 @@ func (a *Agent) stopUploaders() {
 func (s *logUploader) run(ctx context.Context) {
 	defer s.close()
 
-	buf := make([]byte, 64<<10)
+	buf := make([]byte, 4<<10) // it grows with what there is
 
 	for failures := 0; ctx.Err() == nil; {
 		// Asked before reading: what is read after the end is the whole rest.
@@ -102,12 +125,17 @@ func (s *logUploader) run(ctx context.Context) {
 		var final, moved bool
 
 		if err == nil {
-			// Alone, never with data: the answer to data that the server already
-			// held looks like success, and the end would not have been taken.
-			final = complete && len(data) == 0
+			final = complete && len(data) < api.MaxLogChunk // up to the end of the file
 			if len(data) == 0 && !final {
 				pause(ctx, pollLog, s.ended)
 				continue
+			}
+
+			if final && s.reportedSilent(ctx) {
+				s.delivered.Store(true)
+				notify(s.agent.reconcileSoon)
+
+				return
 			}
 
 			moved, err = s.upload(ctx, data, final)
@@ -130,6 +158,23 @@ func (s *logUploader) run(ctx context.Context) {
 			s.close() // what is read next begins at the offset
 			clock.Sleep(ctx, job.Backoff(failures, minRetryWait, maxRetryWait))
 		}
+	}
+}
+
+// reportedSilent waits until the server has taken from a report that the rank has printed nothing, and reports whether
+// it has.
+func (s *logUploader) reportedSilent(ctx context.Context) bool {
+	if !s.silent || !s.agent.takesSilent.Load() {
+		return false
+	}
+
+	pause(ctx, silentPatience, s.heard)
+
+	select {
+	case <-s.heard:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -224,7 +269,9 @@ func (s *logUploader) upload(ctx context.Context, data []byte, final bool) (move
 	if reply.Offset == end {
 		s.agent.metrics.logBytes.Add(float64(len(data)))
 		s.offset = end
-		s.delivered.Store(final)
+		// A server of an earlier version does not say whether it has taken an end that came with data: it is sent once
+		// more, alone.
+		s.delivered.Store(final && (reply.Ended || len(data) == 0))
 
 		return true, nil
 	}

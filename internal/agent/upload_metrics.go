@@ -48,37 +48,43 @@ type curve struct {
 
 // curvesLoop reads the metrics of the runs whose first rank is here, and sends them.
 func (a *Agent) curvesLoop(ctx context.Context) {
+	var next time.Time // when all runs are looked at again
 	for ctx.Err() == nil {
 		changed := a.rt.Watch()
 		begun := a.clk.Now()
-		a.pollCurves(ctx)
+		all := !begun.Before(next)
+		if all {
+			next = begun.Add(a.cfg.MetricsEvery)
+		}
+
+		a.pollCurves(ctx, all)
 		a.metrics.pollSeconds.Add(a.clk.Now().Sub(begun).Seconds())
 		a.pushCurves(ctx)
 
 		// A change alone is no reason to look at once, but an end is: its record waits for us.
-		for wait, waiting := a.clk.Now().Add(a.cfg.MetricsEvery), true; waiting && ctx.Err() == nil; {
-			left := wait.Sub(a.clk.Now())
+		for !a.someEnded() && ctx.Err() == nil {
+			left := next.Sub(a.clk.Now())
 			if left <= 0 {
 				break
 			}
 
 			pause(ctx, left, changed)
 			changed = a.rt.Watch()
-			waiting = !a.someEnded()
 		}
 	}
 }
 
 // someEnded reports whether a run has ended that is not noted as such.
-func (a *Agent) someEnded() bool {
-	return slices.ContainsFunc(a.rt.List(), func(st rundir.Status) bool {
-		c := a.curves.runs[st.Run]
-		return st.Rank == 0 && st.State == job.RunEnded && c != nil && !c.ended
-	})
+func (a *Agent) someEnded() bool { return slices.ContainsFunc(a.rt.List(), a.justEnded) }
+
+// justEnded reports whether the first rank of a run has ended and is not noted as such.
+func (a *Agent) justEnded(st rundir.Status) bool {
+	c := a.curves.runs[st.Run]
+	return st.Rank == 0 && st.State == job.RunEnded && !st.Started.IsZero() && (c == nil || !c.ended)
 }
 
-// pollCurves reads what is new of every run.
-func (a *Agent) pollCurves(ctx context.Context) {
+// pollCurves reads what is new of every run, or only of those that have just ended.
+func (a *Agent) pollCurves(ctx context.Context, all bool) {
 	here := map[id.Run]bool{}
 
 	for _, st := range a.rt.List() {
@@ -87,6 +93,9 @@ func (a *Agent) pollCurves(ctx context.Context) {
 		}
 
 		here[st.Run] = true
+		if !all && !a.justEnded(st) {
+			continue
+		}
 
 		c := a.curves.runs[st.Run]
 		if c == nil {
@@ -150,8 +159,12 @@ func metricsTask(run id.Run) string { return "metrics of " + string(run) }
 // follow begins to gather the metrics of a run. An error beside it says what of it does not work.
 func (a *Agent) follow(st rundir.Status) (*curve, error) {
 	places, err := a.rt.MetricSources(st.Run, st.Rank)
-	if err != nil {
+	if err != nil && st.State != job.RunEnded {
 		return nil, err
+	}
+	if err != nil { // nothing of it will be found later
+		g, gerr := gather.New(gather.Run{Run: st.Run, UID: st.UID, Epoch: st.Epoch, Started: st.Started})
+		return &curve{gatherer: g, ended: true, complete: true}, errors.Join(err, gerr)
 	}
 
 	run := gather.Run{

@@ -3,6 +3,7 @@ package api
 import (
 	"time"
 
+	"trainyard/internal/api/wire"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -25,7 +26,8 @@ import (
 //	11 an assignment may carry the values of secrets
 //	12 a launch may name the files that are kept when its rank has ended, and assignments may ask for files of a run
 //	13 the report of a rank may carry what it uses of its node
-const Capability = 13
+//	14 the report of a rank may say that it has printed nothing; an upload of output may have its end with it
+const Capability = 14
 
 // JoinRequest asks to become a node. It carries the join token's text and a
 // certificate request; the key never leaves the machine.
@@ -105,45 +107,16 @@ type Assignment struct {
 	SecretsError string `json:"secrets_error,omitempty" doc:"why the run cannot have its secrets and must not be started"`
 }
 
-// SecretValue is a secret as a program gets it.
-type SecretValue struct {
-	Name  string `json:"name" doc:"of the environment variable"`
-	Value string `json:"value"`
-	File  bool   `json:"file,omitempty" doc:"the variable has the path of a file with the value"`
-}
-
-// Launch is all that a node needs to know to start its rank of a run.
-type Launch struct {
-	UID    id.UID  `json:"uid,omitempty" doc:"identifies the run, also after a restore of the yard"`
-	JobUID id.UID  `json:"job_uid,omitempty" doc:"identifies the job, also after a restore of the yard"`
-	Name   string  `json:"name,omitempty"`
-	Owner  id.User `json:"owner"`
-	// OwnerNumber is left out by a server of an earlier version.
-	OwnerNumber int               `json:"owner_number,omitempty" doc:"number of the owner, never that of another user of the yard"`
-	Workdir     string            `json:"workdir,omitempty" doc:"digest of the manifest of the working directory"`
-	Setup       string            `json:"setup,omitempty"`
-	Command     string            `json:"command"`
-	Env         map[string]string `json:"env,omitempty"`
-	Secrets     []string          `json:"secrets,omitempty" doc:"secrets that the job asks for; their values are beside the launch"`
-	GPUs        []int             `json:"gpus,omitempty"`
-	Share       float64           `json:"share,omitempty" doc:"share of its GPU, if it shares one with other runs"`
-	CPUs        job.CPUs          `json:"cpus"`
-	Memory      job.Bytes         `json:"memory,omitempty"`
-	Checkpoint  string            `json:"checkpoint,omitempty" doc:"checkpoint directory, relative to the working directory"`
-	SaveEvery   job.Duration      `json:"save_every,omitempty" doc:"how often the program saves; absent if it decides itself"`
-	Snapshot    bool              `json:"snapshot,omitempty" doc:"the program is started so that snapshots can be taken"`
-	Grace       job.Duration      `json:"grace"`
-	LogLimit    int64             `json:"log_limit" doc:"maximum bytes of output kept"`
-	Nodes       []string          `json:"nodes" doc:"addresses of the run's nodes in rank order"`
-	MasterPort  int               `json:"master_port"`
-	Data        []job.DataRef     `json:"data,omitempty" doc:"datasets that must be on the node before the run starts"`
-	Metrics     []job.MetricRule  `json:"metrics,omitempty" doc:"metric sources in addition to those detected automatically"`
-	Target      *job.Target       `json:"target,omitempty" doc:"target of the job"`
-	Restore     *job.Restore      `json:"restore,omitempty" doc:"checkpoint from which the run continues; absent if it begins anew"`
-	// Outputs is for an agent of capability 12 or later.
-	Outputs []string `json:"outputs,omitempty" doc:"patterns of the files of the working directory that are kept when the rank has ended"`
-	Shared  string   `json:"shared,omitempty" doc:"name of the shared file system on which the checkpoint directory is"`
-}
+// The types that the supervisor of a rank knows too are in a package of their own, which needs nothing of HTTP: see
+// package wire.
+type (
+	// SecretValue is a secret as a program gets it.
+	SecretValue = wire.SecretValue
+	// Launch is all that a node needs to know to start its rank of a run.
+	Launch = wire.Launch
+	// RankReport is how far one rank of a run has come.
+	RankReport = wire.RankReport
+)
 
 // Report is what an agent tells the server: that it lives, and what its runs do.
 // Reporting again what was reported before changes nothing.
@@ -200,36 +173,6 @@ type GPURelease struct {
 	At   time.Time `json:"at" doc:"identifies the release; an agent acts on each release once"`
 }
 
-// RankReport is how far one rank of a run has come.
-type RankReport struct {
-	Run       id.Run       `json:"run"`
-	UID       id.UID       `json:"uid,omitempty" maxLength:"64"`
-	Rank      int          `json:"rank"`
-	State     job.RunState `json:"state"`
-	Started   time.Time    `json:"started,omitzero"`
-	Ended     time.Time    `json:"ended,omitzero"`
-	ExitCode  int          `json:"exit_code,omitempty"`
-	Signal    string       `json:"signal,omitempty"`
-	Cause     job.Cause    `json:"cause,omitempty"`
-	Reason    string       `json:"reason,omitempty" maxLength:"2000"`
-	Signalled bool         `json:"signalled,omitempty"`
-	Needed    job.Bytes    `json:"needed,omitempty" doc:"memory that the program had and asked for when it ran out of it"`
-	// Progress is what the program tells of itself, left out where it has told
-	// nothing new; of the first rank alone.
-	Progress *job.Progress `json:"progress,omitempty"`
-	// NewestEpoch is the greatest epoch of the job that the node has had, when it refuses a run
-	// because of it.
-	NewestEpoch int `json:"newest_epoch,omitempty"`
-	// Restore is given with the cause restore_failed.
-	Restore *job.RestoreFailure `json:"restore,omitempty" doc:"checkpoint that could not be restored"`
-	// Suspension is what became of the orders to suspend the rank.
-	Suspension job.Suspension `json:"suspension,omitzero"`
-	// PassedEnv is left out by earlier agents.
-	PassedEnv string `json:"passed_env,omitempty" maxLength:"4000" doc:"names of the machine's variables that the program got, separated by spaces"`
-	// Use is left out by an agent of an earlier version.
-	Use *job.Use `json:"use,omitempty" doc:"what the rank uses of its node and has used so far"`
-}
-
 // ReportReply tells the agent how long the server will wait for it.
 type ReportReply struct {
 	// Interval is how often the server wants to hear from the agent.
@@ -264,6 +207,9 @@ type ReportReply struct {
 	// Shared lists the shared file systems of the node, in every answer. An agent of an earlier version does not look
 	// for them and stores checkpoints as on any other node.
 	Shared []SharedFolder `json:"shared,omitempty" doc:"shared file systems of the node"`
+	// Silent says that the server takes the end of a rank that has printed nothing from its report alone. Without it an
+	// agent uploads an empty log.
+	Silent bool `json:"silent,omitempty" doc:"whether reports may call ranks silent"`
 }
 
 // SharedFolder is a file system that several nodes have in common. Whether a folder is that file system says the file
@@ -324,4 +270,7 @@ const CodeOtherRun = "other_run"
 // An upload at another offset than that is not taken; the agent goes on from here.
 type LogReply struct {
 	Offset int64 `json:"offset"`
+	// Ended says that the server has taken the end of the output too. A server of an earlier version does not say it, and
+	// is sent the end once more, alone.
+	Ended bool `json:"ended,omitempty"`
 }

@@ -63,7 +63,7 @@ func (c *Client) Report(ctx context.Context, r Report) (ReportReply, error) {
 
 // UploadLog sends the bytes of a rank's output that begin at offset; final says
 // that none will follow. The reply says how much the server holds now, which is
-// less or more than was sent if it stood elsewhere.
+// less or more than was sent if it stood elsewhere, and whether it has all.
 func (c *Client) UploadLog(
 	ctx context.Context,
 	run id.Run,

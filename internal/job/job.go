@@ -138,6 +138,8 @@ type Rank struct {
 	// Needed is how much memory the program had and asked for when it ran out of it; 0 if unknown. It is of the GPU or of
 	// the host, as the cause says.
 	Needed Bytes `json:"needed,omitempty"`
+	// Silent says that it has ended and has printed nothing: there is no log of it.
+	Silent bool `json:"silent,omitempty"`
 	// PassedEnv names the variables of the machine that the program got, separated by spaces.
 	PassedEnv string `json:"passed_env,omitempty"`
 	// Hourly is what it costs, as quotas count it.

@@ -33,6 +33,8 @@ type RankReport struct {
 	PassedEnv string
 	// Use is what the rank uses of its node; nil if its agent does not say. The yard decides nothing by it.
 	Use *Use
+	// Silent says that the rank has ended and has printed nothing: there is no log of it.
+	Silent bool
 }
 
 // RestoreFailure says which checkpoint could not be restored.
@@ -118,6 +120,7 @@ func (rep *RankReport) End(k *Rank, now time.Time) {
 	k.Reason = rep.Reason
 	k.Signalled = rep.Signalled
 	k.Needed = rep.Needed
+	k.Silent = rep.Silent
 	if rep.PassedEnv != "" {
 		k.PassedEnv = rep.PassedEnv
 	}

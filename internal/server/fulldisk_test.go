@@ -43,7 +43,7 @@ func TestAServerWithoutSpaceAnswersReadsAndNamesTheDisk(t *testing.T) {
 		t.Errorf("a refused submission does not name the disk: %v", refused)
 	}
 
-	if _, err := y.srv.Logbook.Append(t.Context(), archive.Log{Run: "j1.1"}, 0, make([]byte, 100_000), false); !diskspace.Full(err) ||
+	if _, _, err := y.srv.Logbook.Append(t.Context(), archive.Log{Run: "j1.1"}, 0, make([]byte, 100_000), false); !diskspace.Full(err) ||
 		!strings.Contains(err.Error(), disk) {
 		t.Errorf("output: %v", err)
 	}
@@ -81,7 +81,7 @@ func TestAServerWithoutSpaceAnswersReadsAndNamesTheDisk(t *testing.T) {
 		t.Errorf("the list has %d jobs, %v; submitted %+v", len(page.Jobs), err, reply)
 	}
 
-	if size, err := y.srv.Logbook.Append(t.Context(), archive.Log{Run: "j1.1"}, 0, []byte("hello"), false); size != 5 || err != nil {
+	if size, _, err := y.srv.Logbook.Append(t.Context(), archive.Log{Run: "j1.1"}, 0, []byte("hello"), false); size != 5 || err != nil {
 		t.Errorf("output: %d bytes, %v", size, err)
 	}
 }

@@ -444,8 +444,8 @@ func (r *logReader) complete(rank int, st archive.State) bool {
 		return st.Ended
 	}
 
-	// One that never began has no log, unless its set-up was what failed.
-	none := k.Started.IsZero() && st.Size == 0 && k.Cause != job.CauseSetupFailed
+	// One that never began has no log, unless its set-up was what failed, and neither has one that printed nothing.
+	none := k.Silent || k.Started.IsZero() && st.Size == 0 && k.Cause != job.CauseSetupFailed
 
 	return none || k.Cause == job.CauseNodeLost || r.s.agents.Gone(k.Node)
 }

@@ -2,9 +2,13 @@ package main
 
 import "trainyard/test/bench/information"
 
-// comparisons says what Trainyard and Slurm know: the same jobs, by clients of the same kind, one after the other
-// on one machine.
-func comparisons() []information.Comparison {
+// comparisons says for each suite what Trainyard and its opponents, Slurm and HyperQueue, know: the same jobs, one
+// after the other on one machine.
+func comparisons() map[string][]information.Comparison {
+	return map[string][]information.Comparison{"core": coreComparisons(), "scale": scaleComparisons()}
+}
+
+func coreComparisons() []information.Comparison {
 	const (
 		start   = "an early start of a queued job"
 		durable = "answers a second, each after the job is on the disk"
@@ -30,6 +34,21 @@ func comparisons() []information.Comparison {
 				{Name: "Trainyard, by trainyard submit", Objective: start},
 				{Name: "Slurm, srun", Objective: "an early start without a queue"},
 			},
+		},
+	}
+}
+
+func scaleComparisons() []information.Comparison {
+	return []information.Comparison{
+		{
+			Name: "bench-scale: short jobs", Sides: []information.Side{
+				{
+					Name: "Trainyard, SQLite", Role: information.Headline,
+					Objective: "jobs a second, each on the disk before it is answered and when it has ended",
+				},
+				{Name: "HyperQueue", Role: information.Opponent, Objective: "jobs a second, all of them in memory"},
+			},
+			Differs: "HyperQueue loses its jobs with its server unless it keeps a journal, which it does not by default.",
 		},
 	}
 }

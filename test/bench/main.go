@@ -54,6 +54,8 @@ type settings struct {
 	large *largeYards // of the suite scale
 	quick bool        // shorter runs, for trying the benchmark itself
 	notes io.Writer   // progress, for people
+	// compared is what the sides of the suite know.
+	compared []information.Comparison
 	// hyperqueue is a Python that has HyperQueue, "" if it is not installed.
 	hyperqueue string
 }
@@ -73,6 +75,7 @@ func suites(s settings) map[string][]section {
 		"core": {
 			submitSection{s},
 			startSection{s},
+			shortSection{s},
 			messagesSection{s},
 			memorySection{s},
 			roundsSection{s},
@@ -113,7 +116,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 	s := settings{
 		clock: clock.Wall{}, build: &build{given: *binary}, large: &largeYards{}, quick: *quick, notes: stderr,
-		hyperqueue: *hyperqueue,
+		hyperqueue: *hyperqueue, compared: comparisons()[*suite],
 	}
 
 	all, ok := suites(s)[*suite]
@@ -159,7 +162,7 @@ func record(ctx context.Context, s settings, chosen []section, path, extent stri
 		return errors.Join(failures, err)
 	}
 	if len(ratios) > 0 { // both sides were measured
-		if err := information.Print(stdout, comparisons()); err != nil {
+		if err := information.Print(stdout, s.compared); err != nil {
 			return errors.Join(failures, err)
 		}
 	}

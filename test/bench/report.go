@@ -69,7 +69,7 @@ func byName(figures []figure) (map[string]float64, error) {
 	return numbers, nil
 }
 
-// factors states how far ahead of Slurm we are, where both were measured:
+// factors states how far ahead of Slurm and HyperQueue we are, where both sides were measured:
 // rates as ours/theirs, latencies as theirs/ours, so above 1 is better.
 func factors(figures []figure) []figure {
 	value := make(map[string]float64, len(figures))
@@ -82,6 +82,7 @@ func factors(figures []figure) []figure {
 		{"ahead_submit_64", "submit_per_s_sqlite_64", "slurm_submit_per_s_64"},
 		{"ahead_start_p50", "slurm_start_ms_p50", "start_ms_p50"},
 		{"ahead_start_p99", "slurm_start_ms_p99", "start_ms_p99"},
+		{"ahead_short", "short_jobs_per_s", "hyperqueue_jobs_per_s"},
 	}
 
 	var out []figure

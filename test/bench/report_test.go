@@ -49,7 +49,7 @@ func TestFactorsOnlyWhereBothWereMeasured(t *testing.T) {
 	got := factors([]figure{
 		{"submit_per_s_sqlite_64", 6000, "", ""}, {"slurm_submit_per_s_64", 500, "", ""},
 		{"start_ms_p50", 20, "", ""}, {"slurm_start_ms_p50", 400, "", ""},
-		{"slurm_start_ms_p99", 900, "", ""},
+		{"slurm_start_ms_p99", 900, "", ""}, {"short_jobs_per_s", 150, "", ""}, {"hyperqueue_jobs_per_s", 200, "", ""},
 	})
 
 	values := map[string]float64{}
@@ -57,7 +57,8 @@ func TestFactorsOnlyWhereBothWereMeasured(t *testing.T) {
 		values[f.name] = f.value
 	}
 
-	if diff := cmp.Diff(map[string]float64{"ahead_submit_64": 12, "ahead_start_p50": 20}, values); diff != "" {
+	want := map[string]float64{"ahead_submit_64": 12, "ahead_start_p50": 20, "ahead_short": 0.75}
+	if diff := cmp.Diff(want, values); diff != "" {
 		t.Errorf("factors (-want +got):\n%s", diff)
 	}
 }

@@ -25,6 +25,7 @@ func scaleSections(s settings) []section {
 		backupSection{s},
 		listsSection{s}, // last on this yard: it lengthens the queue
 		agentsSection{s},
+		shortSection{s},
 		hyperqueueSection{s},
 	}
 }

@@ -62,6 +62,7 @@ func wantScaleKeys() map[string][]string {
 			"together_cores", "together_rss_mib"),
 		"backup": {"backup_s", "restore_s", "backup_submit_p99_ms"},
 		"agents": wantKeys["agents"],
+		"short":  wantKeys["short"],
 	}
 }
 
@@ -91,8 +92,8 @@ func TestEverySectionOfTheLargeYardMeasuresWhatItSays(t *testing.T) {
 	want := wantScaleKeys()
 
 	for _, sec := range suites(s)["scale"] {
-		if sec.Name() == "agents" || sec.Name() == "hyperqueue" {
-			continue // it is tested with those of the core; the opponent is not installed
+		if slices.Contains([]string{"agents", "short", "hyperqueue"}, sec.Name()) {
+			continue // they are tested with those of the core; the opponent is not installed
 		}
 
 		figures, err := sec.Run(t.Context())
@@ -159,7 +160,7 @@ func TestTheFiguresThatWereAskedForAreInTheTableOfTheLargeYard(t *testing.T) {
 
 	for _, key := range []string{
 		"list_pages_per_s", "submit_p50_ratio_under_lists", "usage_month_ms", "usage_user_ms", "free_to_start_ms_p50",
-		"agents_1000_rss_mib", "follow_500_p99_ms", "backup_s",
+		"agents_1000_rss_mib", "follow_500_p99_ms", "backup_s", "short_jobs_per_s", "hyperqueue_jobs_per_s", "ahead_short",
 	} {
 		if !names[key] {
 			t.Errorf("%s is not in the table", key)

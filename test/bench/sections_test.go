@@ -30,6 +30,11 @@ var wantKeys = map[string][]string{
 		"start_ms_p50", "start_ms_p99", "cli_start_ms_p50", "cli_start_ms_p99", "start_isolated_ms_p50",
 		"start_isolated_ms_p99",
 	},
+	"short": {
+		"short_jobs_per_s", "short_server_cpu_ms", "short_agent_cpu_ms", "short_children_cpu_ms",
+		"short_isolated_jobs_per_s", "short_isolated_server_cpu_ms", "short_isolated_agent_cpu_ms",
+		"short_isolated_children_cpu_ms",
+	},
 	"messages": withFIFO(
 		"messages_per_s",
 		"messages_per_s_1k_nodes",
@@ -183,23 +188,25 @@ func TestThePlainFiguresAreOfTheDefaultPolicy(t *testing.T) {
 	}
 }
 
-// What each side knows is on the page.
-func TestThePageSaysWhatEachSideKnows(t *testing.T) {
+// What each side knows is on the page of its suite.
+func TestThePagesSayWhatEachSideKnows(t *testing.T) {
 	t.Parallel()
 
-	path := filepath.Join("..", "..", "docs", "explanation", "benchmarks.md")
+	for suite, name := range map[string]string{"core": "benchmarks.md", "scale": "benchmarks-scale.md"} {
+		path := filepath.Join("..", "..", "docs", "explanation", name)
 
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
+		page, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		want, err := information.Page(string(page), comparisons()[suite])
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		golden.Compare(t, path, want)
 	}
-
-	want, err := information.Page(string(page), comparisons())
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	golden.Compare(t, path, want)
 }
 
 func TestEverySectionsFiguresAreInTheTable(t *testing.T) {

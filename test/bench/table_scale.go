@@ -29,5 +29,7 @@ func scaleRows() []row {
 		{"busy_round_ms_fifo", "the same, `fifo`", "ms", ""},
 		{"backup_s", "backup of the running yard, verified by restoring it", "s", "seconds"},
 		{"restore_s", "restoring it", "s", ""},
+		{"hyperqueue_jobs_per_s", "HyperQueue, separate jobs of `true`, not durable", "jobs/s", ""},
+		{"ahead_short", "ratio of our separate jobs of `true` to HyperQueue's", "times", ""},
 	}
 }

@@ -314,6 +314,10 @@ func checkGone(t *testing.T, y *yard) {
 		}
 	}
 
+	if left := leftovers(t, y); len(left) > 0 { // no job is left, so nothing outlives an agent
+		t.Errorf("left behind by the agents:\n%s", strings.Join(left, "\n"))
+	}
+
 	if code, err := y.Server().Stop(20 * time.Second); err != nil || code != 0 {
 		t.Errorf("the server ended with code %d (%v) when asked to", code, err)
 	}

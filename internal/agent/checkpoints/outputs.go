@@ -111,6 +111,10 @@ func List(set Outputs) ([]api.OutputFile, []string, error) {
 const steadyTries = 3
 
 func (k *Keeper) run(ctx context.Context) {
+	if done, _ := k.Finished(); done {
+		return // an earlier agent process was
+	}
+
 	for failures, changes := 0, 0; ctx.Err() == nil; {
 		err := k.keep(ctx, changes >= steadyTries)
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -30,19 +31,27 @@ type Saver struct {
 	all   *Checkpoints
 	rank  Rank
 	state *state
+	watch *watch        // of the directory; nil if it cannot be watched
 	ended chan struct{} // closed when the program has ended
 
 	entered time.Time // when the last checkpoint was entered in the catalogue; the zero time if none was
 
 	// With the mutex of the upload.
+	looking bool      // it has begun to look at the directory
 	request int       // number of the last request to save
 	wanted  time.Time // since when a checkpoint that was asked for is awaited; the zero time if none is
 	ending  *ending
 }
 
-// Save starts to save the checkpoints of a rank. What an earlier agent process has saved is not saved again.
+// Save starts to save the checkpoints of a rank. What an earlier agent process has saved is not saved again. The
+// directory is watched from now on, though it is looked at later: nothing else tells that something old was moved
+// there.
 func (c *Checkpoints) Save(rank Rank) *Saver {
 	s := newSaver(c, rank)
+	if rank.Shared == "" && !s.finished {
+		s.beginWatch()
+	}
+
 	s.begin(s.run)
 
 	return s
@@ -57,7 +66,8 @@ func newSaver(c *Checkpoints, rank Rank) *Saver {
 	}
 }
 
-// End says that the program has ended. One that ended by itself and without an error has left no file half written.
+// End says that the program has ended. One that ended by itself and without an error has left no file half written. One
+// that ended before its directory was looked at, and left nothing there, is finished with that.
 func (s *Saver) End(at time.Time, clean bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,9 +75,43 @@ func (s *Saver) End(at time.Time, clean bool) {
 	if s.ending == nil {
 		s.ending = &ending{at, clean}
 		s.held = s.all.opt.Clock.Now()
+		s.finished = s.finished || !s.looking && s.rank.Shared == "" && isEmpty(s.rank.Dir)
 		close(s.ended)
 	}
 }
+
+// isEmpty reports whether a directory has no entries, or is not there.
+func isEmpty(dir string) bool {
+	d, err := os.Open(filepath.Clean(dir))
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+
+	defer func() { _ = d.Close() }()
+
+	_, err = d.Readdirnames(1)
+
+	return errors.Is(err, io.EOF)
+}
+
+// awaitFirstLook waits for a moment before the directory is looked at for the first time, so that a short program
+// costs next to nothing. It reports false if there is nothing to look for.
+func (s *Saver) awaitFirstLook(ctx context.Context) bool {
+	if done, _ := s.Finished(); !done && s.programEnd() == nil {
+		s.wait(ctx, s.all.opt.Every/beginShare, nil)
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.looking = true
+
+	return !s.finished && ctx.Err() == nil
+}
+
+// beginShare says how soon after its start the directory of a rank is looked at for the first time: after this part of
+// the time between two looks.
+const beginShare = 8
 
 // Request says that the program was asked to save: what it writes next is stored without delay. The same request may be
 // made again.
@@ -98,11 +142,13 @@ func (c *Checkpoints) statePath(run id.Run, rank int) string {
 
 // run looks at the directory again and again until the program has ended and everything is stored.
 func (s *Saver) run(ctx context.Context) {
-	if !s.awaitShared(ctx) {
+	defer s.endWatch()
+
+	if !s.awaitFirstLook(ctx) || !s.awaitShared(ctx) {
 		return
 	}
 
-	root, watched, err := s.open()
+	root, err := s.open()
 	if err != nil {
 		s.finish(err)
 		return
@@ -111,10 +157,8 @@ func (s *Saver) run(ctx context.Context) {
 	defer func() { _ = root.Close() }()
 
 	var woken chan struct{}
-	if watched != nil {
-		woken = watched.wake
-
-		defer func() { _ = watched.close() }()
+	if s.watch != nil {
+		woken = s.watch.wake
 	}
 
 	f := &finder{
@@ -122,8 +166,8 @@ func (s *Saver) run(ctx context.Context) {
 	}
 
 	for failures := 0; ctx.Err() == nil; {
-		if watched != nil {
-			f.renamed = watched.names()
+		if s.watch != nil {
+			f.renamed = s.watch.names()
 		}
 
 		end := s.programEnd()
@@ -180,24 +224,36 @@ func (s *Saver) awaitShared(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// open opens the checkpoint directory and begins to watch it. Without a watch renames are not noticed, but everything
-// else works.
-func (s *Saver) open() (*os.Root, *watch, error) {
-	if err := os.MkdirAll(s.rank.Dir, 0o700); err != nil {
-		return nil, nil, fmt.Errorf("open the checkpoint directory: %w", err)
-	}
-
-	watched, err := newWatch(s.rank.Dir)
-	if err != nil {
-		s.all.opt.Log.Warn("cannot watch the checkpoint directory", "run", s.rank.Run, "error", err)
+// open opens the checkpoint directory and begins to watch it, if that is not done.
+func (s *Saver) open() (*os.Root, error) {
+	if s.watch == nil {
+		s.beginWatch()
 	}
 
 	root, err := os.OpenRoot(s.rank.Dir)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open the checkpoint directory: %w", err)
+		return nil, fmt.Errorf("open the checkpoint directory: %w", err)
 	}
 
-	return root, watched, nil
+	return root, nil
+}
+
+// beginWatch begins to watch the checkpoint directory. Without that renames are not noticed, but everything else works.
+func (s *Saver) beginWatch() {
+	err := os.MkdirAll(s.rank.Dir, 0o700)
+	if err == nil {
+		s.watch, err = newWatch(s.rank.Dir)
+	}
+
+	if err != nil {
+		s.all.opt.Log.Warn("cannot watch the checkpoint directory", "run", s.rank.Run, "error", err)
+	}
+}
+
+func (s *Saver) endWatch() {
+	if s.watch != nil {
+		_ = s.watch.close() // it was only read
+	}
 }
 
 // wait waits for the next look.

@@ -2,6 +2,7 @@ package checkpoints
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -54,6 +55,69 @@ func TestACheckpointIsStoredWhileTheProgramRuns(t *testing.T) {
 	if n := len(y.awaitEntries(1)); n != 1 {
 		t.Errorf("%d entries of one checkpoint", n)
 	}
+}
+
+// The end of a rank is held back until its saver is finished: of a short program that must not take a turn of its own.
+func TestAShortProgramIsFinishedAtItsEnd(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	c := newCheckpoints(t, y)
+	c.opt.Every = time.Hour // nothing is looked at before the end
+
+	nothing := newRank(t)
+	s := save(t, c, nothing)
+	s.End(time.Now(), true)
+
+	if done, err := s.Finished(); !done || err != nil {
+		t.Errorf("without files: finished %v, %v", done, err)
+	}
+
+	if _, err := os.Stat(c.statePath(nothing.Run, nothing.Rank)); !os.IsNotExist(err) {
+		t.Errorf("it left a state: %v", err)
+	}
+
+	something := newRank(t)
+	something.Run = "j2.1"
+	write(t, something.Dir, map[string]string{"model.pt": "weights"})
+
+	s = save(t, c, something)
+	s.End(time.Now(), true)
+
+	if done, _ := s.Finished(); done {
+		t.Error("finished before its file was stored")
+	}
+
+	finish(t, y, s)
+	y.awaitEntries(1)
+}
+
+// Its files are older than the run, as if an earlier one had left them: only the watch tells that they are new here.
+func TestWhatIsMovedIntoTheDirectoryBeforeTheFirstLookIsStored(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	c := newCheckpoints(t, y)
+	c.opt.Every = time.Second
+
+	rank := newRank(t)
+	rank.Started = time.Now()
+	ready := t.TempDir()
+	write(t, ready, map[string]string{"step-1/shard-0.bin": "weights"})
+
+	before := rank.Started.Add(-time.Hour)
+	err := errors.Join(os.Chtimes(filepath.Join(ready, "step-1/shard-0.bin"), before, before),
+		os.MkdirAll(rank.Dir, 0o700))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	s := save(t, c, rank)
+	if err := os.Rename(filepath.Join(ready, "step-1"), filepath.Join(rank.Dir, "step-1")); err != nil {
+		t.Fatal(err)
+	}
+
+	y.awaitEntries(1)
+	s.End(time.Now(), true)
+	finish(t, y, s)
 }
 
 // finish waits until everything is stored.

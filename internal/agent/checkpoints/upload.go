@@ -30,9 +30,7 @@ func (u *Upload) begin(run func(context.Context)) {
 	go func() {
 		defer close(u.gone)
 
-		if done, _ := u.Finished(); !done { // an earlier agent process may have done it
-			run(ctx)
-		}
+		run(ctx)
 	}()
 }
 

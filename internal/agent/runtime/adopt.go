@@ -10,6 +10,7 @@ import (
 
 	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/api"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -48,6 +49,10 @@ func (r *Runtime) Adopt() ([]rundir.Status, error) {
 		return nil, fmt.Errorf("clean up: %w", err)
 	}
 
+	if err := r.loadKept(); err != nil {
+		return nil, fmt.Errorf("list kept working directories: %w", err)
+	}
+
 	r.mu.Lock()
 	r.adopted = true
 	r.announce()
@@ -65,9 +70,9 @@ func (r *Runtime) adopt(name string) error {
 	rk := &rank{name: name, dir: filepath.Join(r.dir, rundir.RunsDir, name)}
 	ok, err := rundir.ReadJSON(filepath.Join(rk.dir, rundir.LaunchFile), &rk.rec)
 	if err != nil || !ok || rk.rec.Name() != name {
-		// The record was durable before the directory got its name, so this is damage from outside.
-		r.log.Error("cannot read a run directory, skipping it", "dir", rk.dir, "error", err)
-		return nil
+		if known, err := r.salvage(rk, err); err != nil || !known {
+			return err
+		}
 	}
 
 	rk.state.Status = rundir.NewStatus(rk.rec.Spec)
@@ -79,7 +84,15 @@ func (r *Runtime) adopt(name string) error {
 		rk.state, rk.begun = rundir.State{Status: rundir.NewStatus(rk.rec.Spec)}, true
 	}
 
+	if rk.rec.Boot != "" && rk.rec.Boot != r.boot.Boot() {
+		rk.begun = true // it may have been, and a power cut took the news: it must not begin again
+	}
+
 	holder, err := rundir.LockHolder(rk.dir)
+	if err == nil {
+		err = r.reclaimCheckpoints(rk.rec.Spec)
+	}
+
 	if err != nil {
 		return err
 	}
@@ -90,14 +103,47 @@ func (r *Runtime) adopt(name string) error {
 	r.ranks[name] = rk
 	if rk.state.State != job.RunEnded && (rk.begun || holder != 0) {
 		rk.begun, rk.monitored = true, true
-		r.tasks.Go(func() { r.monitor(rk) })
 
 		if holder != 0 {
-			r.startWatcher(rk, holder) // the earlier agent may have been killed before it did
+			r.watch(rk, holder) // the earlier agent may have been killed before it did
 		}
+
+		r.tasks.Go(func() { r.monitor(rk) }) // which ends the watch, too
 	}
 
 	return nil
+}
+
+// salvage finds out what is left of a rank whose record cannot be read, and reports whether it is known now. The record
+// is whole when the directory gets its name, so a power cut took it or somebody has damaged it. What has ended is in
+// its state, which is synced, and needs no record. What has not ended has no process after a power cut, and its
+// directory is removed. Anything else is left for a person to look at.
+func (r *Runtime) salvage(rk *rank, cause error) (known bool, err error) {
+	var st rundir.State
+	begun, serr := rundir.ReadState(rk.dir, &st)
+
+	holder, err := rundir.LockHolder(rk.dir)
+	if err != nil {
+		return false, err
+	}
+
+	left := rundir.RankName(st.Run, st.Rank) == rk.name && st.State == job.RunEnded
+
+	switch {
+	case serr == nil && begun && left:
+		rk.rec = rundir.Record{Spec: rundir.Spec{
+			Run: st.Run, Rank: st.Rank, Job: st.Job, Epoch: st.Epoch, Launch: api.Launch{UID: st.UID},
+		}}
+
+		return true, nil
+	case serr == nil && holder == 0 && (!begun || st.Boot != r.boot.Boot()):
+		r.log.Warn("a power cut took the record of a rank, removing its directory", "dir", rk.dir, "error", cause)
+		return false, rundir.RemoveTree(rk.dir)
+	}
+
+	r.log.Error("cannot read a run directory, skipping it", "dir", rk.dir, "error", errors.Join(cause, serr))
+
+	return false, nil
 }
 
 // monitor waits until no supervisor holds the rank's lock and then makes sure that its end is
@@ -133,6 +179,8 @@ func (r *Runtime) monitor(rk *rank) {
 			return
 		}
 	}
+
+	r.watched.remove(rk.name)
 
 	if rk.rec.Setup != nil {
 		r.pruneSetups() // it may have been the last rank to use a set-up
@@ -214,6 +262,11 @@ func (r *Runtime) Forget(run id.Run, n int) error {
 	if st.State != job.RunEnded {
 		r.mu.Unlock()
 		return fault.New(fault.Conflict, "rank_running", "rank %d of run %s has not ended", n, run)
+	}
+
+	if err := r.secureCheckpoints(rk.rec.Spec); err != nil {
+		r.mu.Unlock()
+		return err
 	}
 
 	gone := filepath.Join(r.dir, rundir.RunsDir, ".gone-"+rk.name)

@@ -19,7 +19,7 @@ func (r *Runtime) bury(rk *rank, st rundir.State) {
 }
 
 func (r *Runtime) grave(rk *rank, st rundir.State) watcher.Grave {
-	return watcher.Grave{Dir: rk.dir, State: st, Clock: r.clk, Log: r.log}
+	return watcher.Grave{Dir: rk.dir, State: st, Clock: r.clk, Boot: r.boot.Boot(), Log: r.log}
 }
 
 // supervisorLogTail returns the end of a supervisor's own log.

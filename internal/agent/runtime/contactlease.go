@@ -18,12 +18,12 @@ import (
 // renew an expired lease: only an answer, and only when all runs have ended. Until then
 // RenewContactLease fails; their supervisors are stopping them, and it ends those that have none yet.
 func (r *Runtime) RenewContactLease(l contact.Lease, answered bool) error {
-	old, _, exists, err := rundir.ReadContactLease(r.dir)
+	old, _, exists, err := r.boot.ReadContactLease(r.dir)
 	if err != nil {
 		return err
 	}
 
-	now, err := rundir.Now()
+	now, err := r.boot.Now()
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 func (y *yard) leaseOf(valid, grace time.Duration) contact.Lease {
 	y.t.Helper()
 
-	now, err := rundir.Now()
+	now, err := rundir.NewBootClock().Now()
 	if err != nil {
 		y.t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func (y *yard) awaitExpiry() {
 	y.t.Helper()
 
 	fail := func(err error) { y.t.Error(err) }
-	if _, _, over := rundir.AwaitContactLeaseExpiry(y.t.Context(), y.dir, fail); !over {
+	if _, _, over := rundir.NewBootClock().AwaitContactLeaseExpiry(y.t.Context(), y.dir, fail); !over {
 		y.t.Fatal("the lease has not expired")
 	}
 }

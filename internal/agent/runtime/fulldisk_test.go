@@ -46,7 +46,7 @@ func TestOnAFullDiskTheContactLeaseIsRenewedAndObeyed(t *testing.T) {
 		y.renew(time.Hour, time.Minute)
 	}
 
-	if _, left, ok, err := rundir.ReadContactLease(dir); left < time.Minute || !ok || err != nil {
+	if _, left, ok, err := rundir.NewBootClock().ReadContactLease(dir); left < time.Minute || !ok || err != nil {
 		t.Fatalf("lease = %v, %v, %v", left, ok, err)
 	}
 

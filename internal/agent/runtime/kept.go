@@ -32,47 +32,52 @@ type keptRun struct {
 // leastFree is the share of the disk, one in so many, that must be free for working directories to be kept.
 const leastFree = 10
 
-// keep moves the working directory and the record of a rank out of its run directory, which is removed then.
-func (r *Runtime) keep(name, dir string) error {
-	r.prune.Lock()
-	defer r.prune.Unlock()
+// kept is a working directory that is kept.
+type kept struct {
+	dir string // with the record beside it
+	keptRun
+}
 
+// keep moves the working directory and the record of a rank out of its run directory, which is removed then. One
+// without files is not kept.
+func (r *Runtime) keep(name, dir string) error {
 	work := filepath.Join(dir, rundir.WorkDir)
-	size, err := treeSize(work)
+	size, files, err := treeSize(work)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it was never prepared
 	}
-	if err != nil {
+	if err != nil || files == 0 || r.opt.KeepRuns == 0 || size > r.opt.KeptBytes {
 		return err
 	}
 
-	if r.opt.KeepRuns == 0 || size > r.opt.KeptBytes {
-		return nil
-	}
+	r.prune.Lock()
+	defer r.prune.Unlock()
 
-	to := filepath.Join(r.dir, rundir.KeptDir, name)
-	if err := errors.Join(rundir.RemoveTree(to), os.MkdirAll(to, 0o700)); err != nil {
+	k := kept{filepath.Join(r.dir, rundir.KeptDir, name), keptRun{size, r.clk.Now()}}
+	if err := errors.Join(rundir.RemoveTree(k.dir), os.MkdirAll(k.dir, 0o700)); err != nil {
 		return err
 	}
 
-	err = os.Rename(filepath.Join(dir, rundir.LaunchFile), filepath.Join(to, rundir.LaunchFile))
+	err = os.Rename(filepath.Join(dir, rundir.LaunchFile), filepath.Join(k.dir, rundir.LaunchFile))
 	if err == nil {
-		err = rundir.WriteJSON(filepath.Join(to, keptFile), keptRun{size, r.clk.Now()}, false)
+		err = rundir.WriteJSON(filepath.Join(k.dir, keptFile), k.keptRun, false)
 	}
 
 	if err == nil {
-		err = os.Rename(work, filepath.Join(to, rundir.WorkDir))
+		err = os.Rename(work, filepath.Join(k.dir, rundir.WorkDir))
 	}
 
 	if err != nil {
-		return errors.Join(fmt.Errorf("keep the working directory of %s: %w", name, err), rundir.RemoveTree(to))
+		return errors.Join(fmt.Errorf("keep the working directory of %s: %w", name, err), rundir.RemoveTree(k.dir))
 	}
+
+	r.kept, r.keptSize = append(r.kept, k), r.keptSize+k.Size
 
 	return r.dropKept()
 }
 
-// treeSize returns the bytes of all files below a directory.
-func treeSize(root string) (size job.Bytes, err error) {
+// treeSize returns the bytes of all files below a directory, and how many there are.
+func treeSize(root string) (size job.Bytes, files int, err error) {
 	err = filepath.WalkDir(root, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
@@ -85,12 +90,43 @@ func treeSize(root string) (size job.Bytes, err error) {
 
 		if err == nil {
 			size += job.Bytes(info.Size())
+			files++
 		}
 
 		return err
 	})
 
-	return size, err
+	return size, files, err
+}
+
+// loadKept finds what an earlier agent process has kept.
+func (r *Runtime) loadKept() error {
+	r.prune.Lock()
+	defer r.prune.Unlock()
+
+	root := filepath.Join(r.dir, rundir.KeptDir)
+	entries, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+
+	for _, e := range entries {
+		k := kept{dir: filepath.Join(root, e.Name())}
+		ok, err := rundir.ReadJSON(filepath.Join(k.dir, keptFile), &k.keptRun)
+		if err != nil || !ok { // a crash left it
+			if err := rundir.RemoveTree(k.dir); err != nil {
+				return err
+			}
+
+			continue
+		}
+
+		r.kept, r.keptSize = append(r.kept, k), r.keptSize+k.Size
+	}
+
+	slices.SortFunc(r.kept, func(a, b kept) int { return a.At.Compare(b.At) })
+
+	return nil
 }
 
 // keepPruning removes kept working directories when they are due, also on a node where no other run ends.
@@ -112,46 +148,20 @@ func (r *Runtime) pruneKept() {
 // dropKept removes what is too old, and then the oldest until the rest fits and leaves room on the disk. The caller
 // holds r.prune.
 func (r *Runtime) dropKept() error {
-	type kept struct {
-		dir string
-		keptRun
-	}
-
-	root := filepath.Join(r.dir, rundir.KeptDir)
-	entries, err := os.ReadDir(root)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-
-	var all []kept
-	var total job.Bytes
-	for _, e := range entries {
-		k := kept{dir: filepath.Join(root, e.Name())}
-		ok, err := rundir.ReadJSON(filepath.Join(k.dir, keptFile), &k.keptRun)
-
-		if err != nil || !ok || r.clk.Now().Sub(k.At) > r.opt.KeepRuns {
-			if err := rundir.RemoveTree(k.dir); err != nil {
+	for len(r.kept) > 0 {
+		oldest := r.kept[0]
+		if r.clk.Now().Sub(oldest.At) <= r.opt.KeepRuns && r.keptSize <= r.opt.KeptBytes {
+			free, size, err := diskspace.Free(r.dir)
+			if err != nil || free >= size/leastFree {
 				return err
 			}
-
-			continue
 		}
 
-		all = append(all, k)
-		total += k.Size
-	}
-
-	slices.SortFunc(all, func(a, b kept) int { return a.At.Compare(b.At) })
-	for _, k := range all {
-		free, size, err := diskspace.Free(r.dir)
-		if err != nil || total <= r.opt.KeptBytes && free >= size/leastFree {
-			return err
-		}
-		if err := rundir.RemoveTree(k.dir); err != nil {
+		if err := rundir.RemoveTree(oldest.dir); err != nil {
 			return err
 		}
 
-		total -= k.Size
+		r.kept, r.keptSize = r.kept[1:], r.keptSize-oldest.Size
 	}
 
 	return nil
@@ -159,8 +169,8 @@ func (r *Runtime) dropKept() error {
 
 // keptSources returns where the files of a rank are whose working directory is kept.
 func (r *Runtime) keptSources(run id.Run, n int) (MetricSources, error) {
-	missing := fault.New(fault.NotFound, "rank_not_found", "the folder of rank %d of run %s is not on this node any more",
-		n, run)
+	missing := fault.New(fault.NotFound, "rank_not_found",
+		"the folder of rank %d of run %s is not on this node any more, or had no files", n, run)
 	if _, _, ok := run.Split(); !ok || n < 0 { // it becomes part of a path
 		return MetricSources{}, missing
 	}

@@ -12,6 +12,7 @@ import (
 
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/clock"
+	"trainyard/internal/diskspace/smalldisk"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 )
@@ -59,7 +60,8 @@ func (y *yard) keptResult(run id.Run) string {
 func TestTheWorkingDirectoryOfAnEndedRunIsKeptForAWhile(t *testing.T) {
 	t.Parallel()
 	clk := &laterClock{}
-	y := newYard(t, func(o *Options) { o.Clock, o.KeepRuns, o.KeptBytes = clk, time.Hour, 1000 })
+	dir := smalldisk.Mount(t, 16) // nothing is kept on a disk that is nearly full, as that of the test may be
+	y := newYard(t, func(o *Options) { o.Dir, o.Clock, o.KeepRuns, o.KeptBytes = dir, clk, time.Hour, 1000 })
 
 	first := y.forgotten(strings.Repeat("a", 600))
 	if got := y.keptResult(first); len(got) != 600 {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"trainyard/internal/agent/runtime/cgroup"
 	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
@@ -72,12 +73,20 @@ func TestAllProcessesAreLimited(t *testing.T) {
 	receive(t, ready)
 	y.await(run, job.RunRunning)
 
-	g := y.ranks[rundir.RankName(run, 0)].state.Group
-	if g == nil {
-		t.Fatal("it has no cgroup")
+	var g *cgroup.Group
+	for g == nil { // of the old kind it gets one right after the start
+		changed := y.Watch()
+		target, err := y.Target(run, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if g = target.Group; g == nil {
+			<-changed
+		}
 	}
 
-	for len(g.Procs()) < 3 { // on an old kind of cgroup they are moved right after the start
+	for len(g.Procs()) < 3 { // of the old kind they are moved there
 		if s, _ := y.Status(run, 0); s.State == job.RunEnded {
 			t.Fatal("it ended")
 		}

@@ -119,3 +119,70 @@ func checkContinues(t *testing.T, before, now []byte) {
 		t.Errorf("%q followed by %q is not a log: %v", before, now, err)
 	}
 }
+
+// cutRecord empties the record of a rank, as a power cut may.
+func (y *yard) cutRecord(run id.Run) {
+	y.t.Helper()
+
+	if err := os.Truncate(filepath.Join(y.runDir(run), rundir.LaunchFile), 0); err != nil {
+		y.t.Fatal(err)
+	}
+}
+
+// The end of a rank is synced, its record is not.
+func TestAnEndSurvivesTheLossOfItsRecord(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	run := y.script("echo done; exit 3")
+	y.end(run)
+	y.cutRecord(run)
+	y.reopen()
+
+	check(t, y.end(run), 3, "", job.CauseUserCode, false, "exit code 3")
+
+	if out := y.output(run)[logs.Stdout]; out != "done\n" {
+		t.Errorf("it wrote %q", out)
+	}
+}
+
+func TestWhatAPowerCutLeftOfAStartIsRemoved(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	rk, err := y.createRunDir(y.spec(api.Launch{Command: "true"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	y.cutRecord(rk.rec.Run)
+	y.reopen()
+
+	if _, err := os.Stat(rk.dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory is left: %v", err)
+	}
+}
+
+// The state of a rank that runs is not synced: after a power cut it may look as if no supervisor had taken it.
+func TestARankOfAnEarlierStartOfTheMachineDoesNotBegin(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	s := y.spec(api.Launch{Command: "true"})
+	rk, err := y.createRunDir(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	rk.rec.Boot = "earlier"
+	if err := rundir.WriteJSON(filepath.Join(rk.dir, rundir.LaunchFile), rk.rec, false); err != nil {
+		t.Fatal(err)
+	}
+
+	y.reopen()
+
+	if err := y.Start(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+
+	if st := y.end(s.Run); st.Cause != job.CauseNodeLost || !st.Started.IsZero() {
+		t.Errorf("it ended as %+v", st)
+	}
+}

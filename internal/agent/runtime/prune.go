@@ -159,6 +159,10 @@ func (r *Runtime) pruneCheckpoints() {
 func (r *Runtime) pruneCheckpoint(j id.Job) {
 	dir := filepath.Join(r.dir, rundir.CheckpointsDir, string(j))
 	touched, empty, err := lastTouched(dir)
+	if errors.Is(err, fs.ErrNotExist) { // its rank never began, but whose they would be is recorded
+		empty, err = true, nil
+	}
+
 	empty = empty && !strings.HasPrefix(string(j), ".") // others are those of restores
 	if err == nil && (empty || r.clk.Now().Sub(touched) > r.opt.CheckpointAge) {
 		err = r.dropCheckpoints(j, dir, empty)

@@ -35,6 +35,9 @@ type Preparation struct {
 	// Restore makes a checkpoint directory hold exactly the checkpoint that the launch names. Nil refuses launches that
 	// name one.
 	Restore func(ctx context.Context, s rundir.Spec, dir string) error
+	// Begin records that a rank is begun, so that it never begins again: also not after a power cut, which may take the
+	// run directory. It is done before the supervisor is started, beside the rest; nil does nothing.
+	Begin func(s rundir.Spec) error
 }
 
 // RestoreError is returned by Preparation.Restore: the run cannot start on this node from its checkpoint.
@@ -88,6 +91,7 @@ type Runtime struct {
 	dir           string
 	log           *slog.Logger
 	clk           clock.Clock
+	boot          *rundir.BootClock
 	base          map[string]string
 	limits        cgroup.Place
 	limitsProblem string // why limits are not enforced; "" if they are
@@ -96,7 +100,10 @@ type Runtime struct {
 	ctx           context.Context //nolint:containedctx // cancelled by Close; bounds the goroutines, not the runs
 	cancel        context.CancelFunc
 	tasks         sync.WaitGroup
-	prune         sync.Mutex // one pass over the set-ups at a time
+	prune         sync.Mutex // one pass over the set-ups and what is kept at a time
+	kept          []kept     // the oldest first; guarded by prune
+	keptSize      job.Bytes  // of all of them
+	watched       watched
 
 	mu      sync.Mutex
 	adopted bool
@@ -125,15 +132,18 @@ func New(opt Options) (*Runtime, error) {
 		return nil, err
 	}
 
-	for _, d := range []string{rundir.RunsDir, rundir.SetupsDir, rundir.CheckpointsDir, rundir.CachesDir} {
+	for _, d := range []string{
+		rundir.RunsDir, rundir.SetupsDir, rundir.CheckpointsDir, rundir.CheckpointOwnersDir, rundir.CachesDir,
+	} {
 		if err := os.MkdirAll(filepath.Join(opt.Dir, d), 0o700); err != nil {
 			return nil, fmt.Errorf("create the data directory: %w", err)
 		}
 	}
 
 	r := &Runtime{
-		opt: opt, dir: opt.Dir, log: opt.Log, clk: opt.Clock, base: inheritedEnv(opt.Environ, opt.PassEnv),
-		ranks: map[string]*rank{}, changed: make(chan struct{}),
+		opt: opt, dir: opt.Dir, log: opt.Log, clk: opt.Clock, boot: rundir.NewBootClock(),
+		base:  inheritedEnv(opt.Environ, opt.PassEnv),
+		ranks: map[string]*rank{}, changed: make(chan struct{}), watched: newWatched(),
 	}
 
 	limits, err := cgroup.Find()
@@ -148,6 +158,7 @@ func New(opt Options) (*Runtime, error) {
 
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.tasks.Go(r.readEvents)
+	r.tasks.Go(r.keepWatcher)
 
 	return r, nil
 }

@@ -62,7 +62,7 @@ func (r *Runtime) moveAside(dir, name string) (string, error) {
 
 	path := filepath.Join(aside, name)
 	for n := 2; ; n++ {
-		_, err := os.Lstat(path) //nolint:gosec // the names of runs and jobs were checked when they were started
+		_, err := os.Lstat(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			break
 		}
@@ -73,7 +73,7 @@ func (r *Runtime) moveAside(dir, name string) (string, error) {
 		path = filepath.Join(aside, name+"-"+strconv.Itoa(n))
 	}
 
-	if err := os.Rename(dir, path); err != nil { //nolint:gosec // as above
+	if err := os.Rename(dir, path); err != nil {
 		return "", err
 	}
 
@@ -81,22 +81,16 @@ func (r *Runtime) moveAside(dir, name string) (string, error) {
 }
 
 // claimCheckpoints makes sure that a rank does not get the checkpoints of another job that had the
-// same id in another history of the yard: those are set aside. The caller holds r.mu.
+// same id in another history of the yard: those are set aside. Whose they are now is not synced: the record of the
+// rank says it too until Forget does. The caller holds r.mu.
 func (r *Runtime) claimCheckpoints(s rundir.Spec) error {
 	if s.Launch.JobUID == "" {
 		return nil // of an earlier server, which gives no id twice that it knows of
 	}
 
-	owners := filepath.Join(r.dir, rundir.CheckpointOwnersDir)
-	path := filepath.Join(owners, string(s.Job))
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read whose checkpoints are kept: %w", err)
-	}
-
-	owner := id.UID(text)
-	if owner == s.Launch.JobUID {
-		return nil
+	owner, err := r.checkpointOwner(s.Job)
+	if err != nil || owner == s.Launch.JobUID {
+		return err
 	}
 
 	if owner != "" {
@@ -111,10 +105,47 @@ func (r *Runtime) claimCheckpoints(s rundir.Spec) error {
 		}
 	}
 
-	if err := os.MkdirAll(owners, 0o700); err != nil {
-		return fmt.Errorf("record whose checkpoints are kept: %w", err)
+	return r.setCheckpointOwner(s, atomicfile.Volatile())
+}
+
+// reclaimCheckpoints records whose checkpoints those of an adopted rank are, if a power cut took that.
+func (r *Runtime) reclaimCheckpoints(s rundir.Spec) error {
+	owner, err := r.checkpointOwner(s.Job)
+	if err != nil || owner != "" || s.Launch.JobUID == "" {
+		return err
 	}
-	if err := atomicfile.Write(path, []byte(s.Launch.JobUID), atomicfile.SingleWriter()); err != nil {
+
+	return r.setCheckpointOwner(s, atomicfile.Volatile())
+}
+
+// secureCheckpoints makes the record whose checkpoints these are survive a power cut, before that of the rank
+// goes. A job that left none needs no record.
+func (r *Runtime) secureCheckpoints(s rundir.Spec) error {
+	_, empty, err := lastTouched(filepath.Join(r.dir, rundir.CheckpointsDir, string(s.Job)))
+	if empty || errors.Is(err, fs.ErrNotExist) || s.Launch.JobUID == "" {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+
+	return r.setCheckpointOwner(s)
+}
+
+// checkpointOwner returns the UID of the job whose checkpoints are kept under an id, "" if that is not recorded.
+func (r *Runtime) checkpointOwner(j id.Job) (id.UID, error) {
+	text, err := os.ReadFile(filepath.Join(r.dir, rundir.CheckpointOwnersDir, string(j)))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("read whose checkpoints are kept: %w", err)
+	}
+
+	return id.UID(text), nil
+}
+
+func (r *Runtime) setCheckpointOwner(s rundir.Spec, options ...atomicfile.Option) error {
+	path := filepath.Join(r.dir, rundir.CheckpointOwnersDir, string(s.Job))
+	options = append(options, atomicfile.SingleWriter())
+	if err := atomicfile.Write(path, []byte(s.Launch.JobUID), options...); err != nil {
 		return fmt.Errorf("record whose checkpoints are kept: %w", err)
 	}
 

@@ -9,28 +9,25 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
-	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/agent/snapshot"
 	"trainyard/internal/api"
-	"trainyard/internal/atomicfile"
 	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
 
-// Start starts a rank. It returns when the rank is recorded on disk; its status shows everything
-// after that. A rank that is already known is not started again, but an unfinished preparation by
-// an earlier agent process is continued. A rank with an older epoch than a known one of the same
-// job is refused. Ranks with older epochs are stopped, and waited for, before the new one begins.
+// Start starts a rank. It returns when the rank has its directory, which a crash of the agent leaves and a power
+// cut may take; its status shows everything after that. A rank that is already known is not started again, but an
+// unfinished preparation by an earlier agent process is continued. A rank with an older epoch than a known one of
+// the same job is refused. Ranks with older epochs are stopped, and waited for, before the new one begins.
 func (r *Runtime) Start(ctx context.Context, s rundir.Spec) error {
 	if err := r.check(s); err != nil {
 		return err
@@ -126,7 +123,7 @@ func (r *Runtime) check(s rundir.Spec) error {
 		return fault.New(fault.Invalid, "bad_script", "scripts must not contain NUL bytes")
 	}
 
-	l, left, ok, err := rundir.ReadContactLease(r.dir)
+	l, left, ok, err := r.boot.ReadContactLease(r.dir)
 	if err != nil {
 		return err
 	}
@@ -139,8 +136,9 @@ func (r *Runtime) check(s rundir.Spec) error {
 	return nil
 }
 
-// createRunDir creates the run directory. It gets its final name only when it is complete and
-// durable.
+// createRunDir creates the run directory. It gets its final name only when it is complete, so that a crash of the agent
+// leaves no half of it. It is not synced: no process outlives a power cut, and that the rank was begun says
+// Preparation.Begin.
 func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 	runs := filepath.Join(r.dir, rundir.RunsDir)
 	rk := &rank{name: s.Name(), dir: filepath.Join(runs, s.Name())}
@@ -158,7 +156,7 @@ func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 	s.Secrets = nil // they are kept apart, until the supervisor has them
 	rk.rec = rundir.Record{
 		Spec: s, Setup: plan, Limits: r.limits, Python: r.opt.Python, User: user, MaxPIDs: r.opt.MaxPIDs,
-		MaxDisk: r.opt.MaxDisk, PassedEnv: passedNames(r.base, s.Launch.Env),
+		MaxDisk: r.opt.MaxDisk, PassedEnv: passedNames(r.base, s.Launch.Env), Boot: r.boot.Boot(),
 	}
 	rk.rec.Env = environment(r.base, &rk.rec, r.dir)
 
@@ -184,10 +182,6 @@ func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 		err = os.Rename(tmp, rk.dir)
 	}
 
-	if err == nil {
-		err = atomicfile.SyncDir(runs)
-	}
-
 	if err != nil {
 		err = fmt.Errorf("create the directory of rank %s: %w", rk.name, err)
 		return nil, errors.Join(diskspace.Named(r.dir, err), os.RemoveAll(tmp))
@@ -196,7 +190,6 @@ func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 	return rk, nil
 }
 
-// fillRunDir writes the record last: it syncs the directory, and thereby the names of the others.
 func fillRunDir(dir string, rec rundir.Record) error {
 	if err := rundir.Reserve(dir); err != nil {
 		return err
@@ -205,12 +198,19 @@ func fillRunDir(dir string, rec rundir.Record) error {
 		return err
 	}
 
-	return rundir.WriteJSON(filepath.Join(dir, rundir.LaunchFile), rec, true)
+	text, err := json.Marshal(rec)
+	if err != nil {
+		return err
+	}
+
+	return os.WriteFile(filepath.Join(dir, rundir.LaunchFile), text, 0o600)
 }
 
 // prepareAndSupervise prepares a rank, starts its supervisor and monitors it to the end.
 func (r *Runtime) prepareAndSupervise(ctx context.Context, rk *rank) {
-	err := r.prepareAlone(ctx, rk)
+	begun := r.begin(rk)
+	err := errors.Join(r.prepareAlone(ctx, rk), <-begun)
+
 	r.mu.Lock()
 	rk.abort() // releases its context
 	rk.abort = nil
@@ -249,7 +249,7 @@ func (r *Runtime) prepareAndSupervise(ctx context.Context, rk *rank) {
 		return
 	}
 
-	r.startWatcher(rk, child.Process.Pid)
+	r.watch(rk, child.Process.Pid)
 
 	if !r.awaitExit(child.Process.Pid) {
 		return // closed: the next agent process adopts it, whether or not the supervisor has taken the rank
@@ -260,6 +260,19 @@ func (r *Runtime) prepareAndSupervise(ctx context.Context, rk *rank) {
 	}
 
 	r.monitor(rk)
+}
+
+// begin records that a rank is begun. A disk takes its time for that, so it is done beside the preparation.
+func (r *Runtime) begin(rk *rank) <-chan error {
+	done := make(chan error, 1)
+	if r.opt.Begin == nil {
+		done <- nil
+		return done
+	}
+
+	r.tasks.Go(func() { done <- r.opt.Begin(rk.rec.Spec) })
+
+	return done
 }
 
 // unstartable returns the ending of a rank that cannot be prepared or started.
@@ -396,7 +409,14 @@ func (r *Runtime) spawn(rk *rank) (*exec.Cmd, error) {
 		defer func() { _ = input.Close() }()
 	}
 
-	cmd, err := r.startDetached(rk, input, rundir.Subcommand, rk.dir)
+	log, err := os.OpenFile(filepath.Join(rk.dir, rundir.SupervisorLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("start the supervisor: %w", err)
+	}
+
+	defer func() { _ = log.Close() }()
+
+	cmd, err := r.startDetached(rk.dir, input, log, rundir.Subcommand, rk.dir)
 	if err != nil {
 		return nil, fmt.Errorf("start the supervisor: %w", err)
 	}
@@ -435,38 +455,9 @@ func secretInput(secrets []api.SecretValue) (*os.File, error) {
 	return f, nil
 }
 
-// startWatcher starts the watcher of a rank that has this supervisor. It ends at once if the rank has one already.
-// The program is started meanwhile and does not wait for it.
-func (r *Runtime) startWatcher(rk *rank, pid int) {
-	supervisor, ok := process.Read(pid)
-	if !ok {
-		return // it has exited and was waited for
-	}
-
-	r.tasks.Go(func() {
-		cmd, err := r.startDetached(rk, nil, rundir.WatchSubcommand, rk.dir,
-			strconv.Itoa(supervisor.PID), strconv.FormatUint(supervisor.Started, 10))
-		if err == nil && r.awaitExit(cmd.Process.Pid) {
-			err = cmd.Wait()
-		}
-
-		if err != nil {
-			r.log.Error("the rank has no watcher: if agent and supervisor are killed its program continues",
-				"rank", rk.name, "error", err)
-		}
-	})
-}
-
 // startDetached starts the helper with a hidden subcommand, in its own session. It reads input, or nothing if that is
-// nil. It outlives the agent.
-func (r *Runtime) startDetached(rk *rank, input *os.File, args ...string) (*exec.Cmd, error) {
-	log, err := os.OpenFile(filepath.Join(rk.dir, rundir.SupervisorLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, err
-	}
-
-	defer func() { _ = log.Close() }()
-
+// nil, and writes its errors to log if there is one. It outlives the agent.
+func (r *Runtime) startDetached(dir string, input, log *os.File, args ...string) (*exec.Cmd, error) {
 	// No context bounds it, because it outlives the agent.
 	cmd := exec.CommandContext(context.Background(), r.opt.Exe, args...)
 	cmd.Args[0] = "trainyard"
@@ -474,7 +465,11 @@ func (r *Runtime) startDetached(rk *rank, input *os.File, args ...string) (*exec
 		cmd.Stdin = input
 	}
 
-	cmd.Dir, cmd.Stdout, cmd.Stderr = rk.dir, log, log
+	if log != nil {
+		cmd.Stdout, cmd.Stderr = log, log
+	}
+
+	cmd.Dir = dir
 	cmd.Env = []string{"PATH=" + r.base["PATH"], "GOMAXPROCS=2"} // it has little to do
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 

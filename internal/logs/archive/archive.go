@@ -33,9 +33,43 @@ func blobPrefix(l Log) string {
 	return fmt.Sprintf("%s%s/%s/%d/", blobRoot, j, run, l.Rank)
 }
 
+// putWhole puts a log that came in one piece, as that of a short job does, into the blob store at once: it needs
+// neither the journal nor a file. One that is empty needs a blob too, which says so.
+func (b *Archive) putWhole(ctx context.Context, f *logFile, l Log, data []byte) error {
+	var packed bytes.Buffer
+
+	if len(data) > 0 {
+		if err := compress(&packed, l, bytes.NewReader(data)); err != nil {
+			return err
+		}
+	}
+
+	size := int64(len(data))
+	if err := b.blobs.Put(ctx, segmentName(l, 0, size), &packed); err != nil {
+		return err
+	}
+
+	f.size, f.ended = size, true
+
+	return nil
+}
+
+// compress packs a piece of a log.
+func compress(to io.Writer, l Log, from io.Reader) error {
+	z := gzip.NewWriter(to)
+	if _, err := io.Copy(z, from); err != nil {
+		return fault.New(fault.Unavailable, "log_store", "cannot read the log of %s", l.Run).WithCause(err)
+	}
+	if err := z.Close(); err != nil {
+		return fmt.Errorf("compress log of %s: %w", l.Run, err)
+	}
+
+	return nil
+}
+
 // archive compresses a whole log into the blob store and removes the file.
 func (b *Archive) archive(ctx context.Context, f *logFile, l Log) error {
-	if f.size == 0 { // it printed nothing, and a blob must say so
+	if f.size == 0 { // a crash came before its first byte
 		if err := b.blobs.Put(ctx, segmentName(l, 0, 0), bytes.NewReader(nil)); err != nil {
 			return err
 		}
@@ -45,11 +79,6 @@ func (b *Archive) archive(ctx context.Context, f *logFile, l Log) error {
 		if err := b.pack(ctx, f, l, at, min(at+segmentSize, f.size)); err != nil {
 			return err
 		}
-	}
-
-	if f.file == nil {
-		f.ended = true
-		return nil
 	}
 
 	// Synced before the agent hears that all is here and forgets the run: a file that came back after a
@@ -73,12 +102,8 @@ func (b *Archive) pack(ctx context.Context, f *logFile, l Log, start, end int64)
 	}
 
 	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	if _, err := io.Copy(z, io.NewSectionReader(f.file, start, end-start)); err != nil {
-		return fault.New(fault.Unavailable, "log_store", "cannot read the log of %s", l.Run).WithCause(err)
-	}
-	if err := z.Close(); err != nil {
-		return fmt.Errorf("compress log of %s: %w", l.Run, err)
+	if err := compress(&packed, l, io.NewSectionReader(f.file, start, end-start)); err != nil {
+		return err
 	}
 
 	return b.blobs.Put(ctx, name, &packed)

@@ -100,7 +100,7 @@ func (p *powered) upload(s *sender, printed []byte, from int64, final bool) {
 	}
 
 	s.over = s.over || final
-	size, err := p.Append(p.t.Context(), Log{Run: s.run, Rank: s.rank}, from, s.output[from:], final)
+	size, _, err := p.Append(p.t.Context(), Log{Run: s.run, Rank: s.rank}, from, s.output[from:], final)
 	if err != nil {
 		return
 	}
@@ -198,7 +198,7 @@ func TestOneSyncServesAllWhoWait(t *testing.T) {
 	upload := func(rank int) {
 		uploads.Go(func() {
 			log := Log{Run: theLog.Run, Rank: rank}
-			if size, err := b.Append(t.Context(), log, 0, []byte("hello"), false); err != nil || size != 5 {
+			if size, _, err := b.Append(t.Context(), log, 0, []byte("hello"), false); err != nil || size != 5 {
 				t.Errorf("rank %d: %d, %v", rank, size, err)
 			}
 		})
@@ -252,17 +252,17 @@ func TestAServerThatWasReplacedLeavesTheJournalAlone(t *testing.T) {
 	}
 
 	first := open()
-	if _, err := first.Append(t.Context(), theLog, 0, []byte("one "), false); err != nil {
+	if _, _, err := first.Append(t.Context(), theLog, 0, []byte("one "), false); err != nil {
 		t.Fatal(err)
 	}
 
 	second := open()
-	if size, err := second.Append(t.Context(), theLog, 4, []byte("two"), false); err != nil || size != 7 {
+	if size, _, err := second.Append(t.Context(), theLog, 4, []byte("two"), false); err != nil || size != 7 {
 		t.Fatalf("%d, %v", size, err)
 	}
 
 	first.journal.most = 1 // its file is full, and it begins the next
-	if _, err := first.Append(t.Context(), Log{Run: theLog.Run, Rank: 1}, 0, []byte("late"), false); err == nil {
+	if _, _, err := first.Append(t.Context(), Log{Run: theLog.Run, Rank: 1}, 0, []byte("late"), false); err == nil {
 		t.Error("the server that was replaced acknowledged output")
 	}
 	if err := disk.Cut(func(int) int { return 0 }); err != nil {
@@ -288,7 +288,7 @@ func BenchmarkAppend(b *testing.B) {
 			for rank := range ranks {
 				uploads.Go(func() {
 					for at := int64(0); next.Add(1) <= int64(b.N); at += int64(len(data)) {
-						if _, err := s.Append(b.Context(), Log{Run: theLog.Run, Rank: rank}, at, data, false); err != nil {
+						if _, _, err := s.Append(b.Context(), Log{Run: theLog.Run, Rank: rank}, at, data, false); err != nil {
 							b.Error(err)
 						}
 					}

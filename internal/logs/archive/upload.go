@@ -178,36 +178,41 @@ func (b *Archive) find(ctx context.Context, f *logFile, l Log) error {
 	return nil
 }
 
-// Append adds output at an offset and returns how much of the log is here now, safe from a power cut.
-// What is here already is passed over; what would leave a gap is not taken.
+// Append adds output at an offset and returns how much of the log is here now, safe from a power cut, and whether
+// that is all of it. What is here already is passed over; what would leave a gap is not taken.
 func (b *Archive) Append(
 	ctx context.Context,
 	l Log,
 	offset int64,
 	data []byte,
 	final bool,
-) (int64, error) {
+) (size int64, ended bool, err error) {
 	f, err := b.lock(ctx, l)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 
 	defer f.mu.Unlock()
 
 	if f.ended || offset > f.size {
-		return f.size, nil
+		return f.size, f.ended, nil
 	}
 
 	defer f.wake() // also when archiving fails: what came is there to be read
+
+	if final && f.size == 0 && f.file == nil && len(data) <= segmentSize {
+		err := b.putWhole(ctx, f, l, data)
+		return f.size, f.ended, err
+	}
 
 	if known := f.size - offset; known < int64(len(data)) {
 		added := &addition{log: f, name: l.String(), offset: f.size, data: data[known:]}
 		if err := b.journal.add(added); err != nil {
 			if diskspace.Full(err) {
-				return f.size, diskspace.Error(b.dir, err)
+				return f.size, false, diskspace.Error(b.dir, err)
 			}
 
-			return f.size, fault.New(fault.Unavailable, "log_store", "cannot write the log of %s", l.Run).WithCause(err)
+			return f.size, false, fault.New(fault.Unavailable, "log_store", "cannot write the log of %s", l.Run).WithCause(err)
 		}
 
 		f.size += int64(len(added.data))
@@ -215,11 +220,11 @@ func (b *Archive) Append(
 
 	if final && offset+int64(len(data)) == f.size {
 		if err := b.archive(ctx, f, l); err != nil {
-			return f.size, err
+			return f.size, false, err
 		}
 	}
 
-	return f.size, nil
+	return f.size, f.ended, nil
 }
 
 // wake tells those who follow the log to look again.

@@ -69,7 +69,7 @@ var theLog = Log{Run: "j1.1", UID: "0123456789abcdef"}
 
 func (s *shelf) append(offset int64, data string, final bool) int64 {
 	s.t.Helper()
-	size, err := s.Append(s.t.Context(), theLog, offset, []byte(data), final)
+	size, _, err := s.Append(s.t.Context(), theLog, offset, []byte(data), final)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -273,7 +273,7 @@ func TestArchivingGoesOnWhereItFailed(t *testing.T) {
 	s.append(0, string(data), false)
 	s.blobs.failAfter(1, fault.New(fault.Unavailable, "blob_store", "full"))
 	changed := s.state().Changed
-	_, err := s.Append(t.Context(), theLog, int64(len(data)), []byte("end"), true)
+	_, _, err := s.Append(t.Context(), theLog, int64(len(data)), []byte("end"), true)
 	wantFault(t, err, fault.Unavailable, "blob_store")
 
 	select {
@@ -301,6 +301,36 @@ func TestArchivingGoesOnWhereItFailed(t *testing.T) {
 	}
 }
 
+func TestALogInOnePieceGoesToTheBlobStoreAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	s.blobs.failAfter(0, fault.New(fault.Unavailable, "blob_store", "full"))
+
+	size, ended, err := s.Append(t.Context(), theLog, 0, []byte("hello\n"), true)
+	wantFault(t, err, fault.Unavailable, "blob_store")
+
+	if size != 0 || ended {
+		t.Errorf("%d bytes were acknowledged, the end: %v", size, ended)
+	}
+
+	s.blobs.failAfter(0, nil)
+
+	for range 2 { // its agent may not have heard the answer
+		size, ended, err := s.Append(t.Context(), theLog, 0, []byte("hello\n"), true)
+		if size != 6 || !ended || err != nil {
+			t.Errorf("%d bytes, ended %v, %v", size, ended, err)
+		}
+	}
+
+	if entries, err := os.ReadDir(s.dir); len(entries) != 0 || err != nil {
+		t.Errorf("beside the blob there are %v, %v", entries, err)
+	}
+
+	if n := s.blobs.puts.Load(); n != 1 || s.content() != "hello\n" || !s.state().Ended {
+		t.Errorf("%d blobs were written; the log is %q", n, s.content())
+	}
+}
+
 func TestAFullDiskLosesNothing(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
@@ -317,7 +347,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	defer func() { _ = broken.Close() }()
 
 	f.file = broken
-	size, err := s.Append(t.Context(), theLog, 3, []byte("def"), true)
+	size, _, err := s.Append(t.Context(), theLog, 3, []byte("def"), true)
 	wantFault(t, err, fault.Unavailable, "log_store")
 
 	if size != 3 || s.state().Ended {
@@ -353,7 +383,7 @@ func TestALogThatCannotBeOpenedIsUnavailable(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	_, err := s.Append(t.Context(), theLog, 0, []byte("a"), false)
+	_, _, err := s.Append(t.Context(), theLog, 0, []byte("a"), false)
 	wantFault(t, err, fault.Unavailable, "log_store")
 }
 

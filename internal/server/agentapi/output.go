@@ -57,12 +57,12 @@ func (s *Server) putLog(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	size, err := s.Archive.Append(ctx, log, offset, data, r.URL.Query().Get("final") == "true")
+	size, ended, err := s.Archive.Append(ctx, log, offset, data, r.URL.Query().Get("final") == "true")
 	if err != nil {
 		return err
 	}
 
-	return writeJSON(w, api.LogReply{Offset: size})
+	return writeJSON(w, api.LogReply{Offset: size, Ended: ended})
 }
 
 // mayWriteLog lets a node write only the output of ranks that were placed on it, and returns the log.

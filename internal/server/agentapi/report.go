@@ -65,6 +65,7 @@ func (s *Server) report(ctx context.Context, in *httpapi.Body[api.Report]) (*htt
 		Server:     s.Start,
 		Standby:    s.Standby,
 		Release:    s.noteReport(n, &in.Body),
+		Silent:     true,
 	}
 
 	if h, ok := answer.(yardmaster.LeaseRenewal); ok {

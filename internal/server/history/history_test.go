@@ -95,7 +95,7 @@ func (y *yard) resume(state *yardmaster.State, restored string, batches ...*yard
 // output appends to a log.
 func (y *yard) output(l archive.Log, final bool) {
 	y.t.Helper()
-	if _, err := y.logs.Append(y.t.Context(), l, 0, []byte("text"), final); err != nil {
+	if _, _, err := y.logs.Append(y.t.Context(), l, 0, []byte("text"), final); err != nil {
 		y.t.Fatal(err)
 	}
 }

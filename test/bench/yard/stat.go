@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -18,34 +19,78 @@ const ticksPerSecond = 100
 
 // CPU returns the processor time that the server's process has used so far.
 func (y *Yard) CPU() (time.Duration, error) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(y.daemons.PID("server")) + "/stat")
+	own, _, err := y.cpuOf("server")
+	return own, err
+}
+
+// AgentCPU returns the processor time that the agent's process has used so far, and that of the processes which it has
+// started: supervisors and the programs of jobs that have ended, and those that still run, such as its watcher.
+func (y *Yard) AgentCPU() (own, children time.Duration, err error) {
+	own, children, err = y.cpuOf("agent")
 	if err != nil {
-		return 0, fmt.Errorf("read the server's processor time: %w", err)
+		return 0, 0, err
+	}
+
+	lists, err := filepath.Glob(filepath.Join(processDir(y.daemons.PID("agent")), "task", "*", "children"))
+	if err != nil {
+		return 0, 0, fmt.Errorf("list the agent's processes: %w", err)
+	}
+
+	for _, path := range lists {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // the thread has ended
+		}
+
+		for pid := range strings.FieldsSeq(string(text)) {
+			stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+			if err != nil {
+				continue // it has ended
+			}
+
+			used, waited, err := cpuOf(string(stat))
+			if err != nil {
+				return 0, 0, err
+			}
+
+			children += used + waited
+		}
+	}
+
+	return own, children, nil
+}
+
+func (y *Yard) cpuOf(daemon string) (own, children time.Duration, err error) {
+	text, err := os.ReadFile(filepath.Join(processDir(y.daemons.PID(daemon)), "stat"))
+	if err != nil {
+		return 0, 0, fmt.Errorf("read the processor time of the %s: %w", daemon, err)
 	}
 
 	return cpuOf(string(text))
 }
 
-// cpuOf reads user and system time, the 14th and 15th field. The second field
-// is the program's name in brackets and may hold blanks.
-func cpuOf(stat string) (time.Duration, error) {
+func processDir(pid int) string { return filepath.Join("/proc", strconv.Itoa(pid)) }
+
+// cpuOf reads user and system time, the 14th and 15th field, and those of the children that were waited for, the two
+// after them. The second field is the program's name in brackets and may hold blanks.
+func cpuOf(stat string) (own, children time.Duration, err error) {
 	end := strings.LastIndexByte(stat, ')')
 	fields := strings.Fields(stat[end+1:])
-	if end < 0 || len(fields) < 13 {
-		return 0, fmt.Errorf("%.60q is not a line of /proc/PID/stat", stat)
+	if end < 0 || len(fields) < 15 {
+		return 0, 0, fmt.Errorf("%.60q is not a line of /proc/PID/stat", stat)
 	}
 
-	var ticks int64
-	for _, text := range fields[11:13] {
-		n, err := strconv.ParseInt(text, 10, 64)
+	var ticks [4]int64
+	for i, text := range fields[11:15] {
+		ticks[i], err = strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return 0, fmt.Errorf("read the server's processor time: %w", err)
+			return 0, 0, fmt.Errorf("read a processor time: %w", err)
 		}
-
-		ticks += n
 	}
 
-	return time.Duration(ticks) * time.Second / ticksPerSecond, nil
+	tick := time.Second / ticksPerSecond
+
+	return time.Duration(ticks[0]+ticks[1]) * tick, time.Duration(ticks[2]+ticks[3]) * tick, nil
 }
 
 // Memory returns how much memory the server's process has resident, in bytes.

@@ -22,6 +22,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/auth"
+	"trainyard/internal/clock"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/tenant"
@@ -376,6 +377,29 @@ func (y *Yard) AwaitIdle(ctx context.Context) error {
 		}
 
 		return nil
+	})
+}
+
+// AwaitNoJobs returns when all jobs have ended. It asks rarely, because the server has better things to do.
+func (y *Yard) AwaitNoJobs(ctx context.Context) error {
+	return y.daemons.Await(ctx, patience, func(ctx context.Context) error {
+		var left float64
+		for _, name := range []string{"trainyard_queued_jobs", "trainyard_live_runs"} {
+			n, err := y.Metric(ctx, name)
+			if err != nil {
+				return err
+			}
+
+			left += n
+		}
+
+		if left == 0 {
+			return nil
+		}
+
+		clock.Sleep(ctx, 200*time.Millisecond)
+
+		return fmt.Errorf("%.0f jobs have not ended", left)
 	})
 }
 

@@ -124,13 +124,13 @@ func TestYardKeepsItsJobsOverAKillAndLeavesNothing(t *testing.T) {
 
 func TestProcessorTimeOfAProgramWithAnyName(t *testing.T) {
 	t.Parallel()
-	line := "7 (a ) b) S 1 7 7 0 -1 4194560 100 0 0 0 150 25 0 0 20 0 8 0 100 0 0"
-	if got, err := cpuOf(line); err != nil || got != 1750*time.Millisecond {
-		t.Errorf("cpuOf = %v, %v; want 1.75s", got, err)
+	line := "7 (a ) b) S 1 7 7 0 -1 4194560 100 0 0 0 150 25 40 10 20 0 8 0 100 0 0"
+	if own, children, err := cpuOf(line); err != nil || own != 1750*time.Millisecond || children != 500*time.Millisecond {
+		t.Errorf("cpuOf = %v, %v, %v; want 1.75s and 0.5s", own, children, err)
 	}
 
-	for _, bad := range []string{"", "7 (a)", "7 (a) S 1 2 3 4 5 6 7 8 9 10 x y 0"} {
-		if _, err := cpuOf(bad); err == nil {
+	for _, bad := range []string{"", "7 (a)", "7 (a) S 1 2 3 4 5 6 7 8 9 10 x y 0 0 0"} {
+		if _, _, err := cpuOf(bad); err == nil {
 			t.Errorf("cpuOf(%q): no error", bad)
 		}
 	}

@@ -170,8 +170,9 @@ func (i *Intake) Env(r id.Run, rank int, mlflow bool) (map[string]string, error)
 		return nil, fmt.Errorf("create the metrics folder of %s: %w", n, err)
 	}
 
+	// It need not survive a power cut, which no program does.
 	token, path := i.token(n), filepath.Join(dir, tokenFile)
-	if err := atomicfile.Write(path, []byte(token), atomicfile.SingleWriter()); err != nil {
+	if err := atomicfile.Write(path, []byte(token), atomicfile.SingleWriter(), atomicfile.Volatile()); err != nil {
 		return nil, err
 	}
 

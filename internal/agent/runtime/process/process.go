@@ -9,8 +9,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -136,6 +138,106 @@ func Descendants(procs []Process, roots map[int]bool) []Process {
 	}
 
 	return found
+}
+
+// Family lists a process with its descendants, and what these have left to their reaper when they ended, by their ids.
+// It looks at them alone, not at every process of the machine, if the kernel lists the children of processes. One that
+// is started or loses its parent meanwhile may be missing.
+func Family(pid, reaper int) ([]int, error) {
+	// The kernel gives orphans to the first thread of the reaper. The others are not looked at: whoever waits for the
+	// reaper would then wait, at work, until the kernel has forgotten what it showed of each of its threads.
+	family, err := childrenOf(reaper, strconv.Itoa(reaper))
+	if errors.Is(err, errNoChildren) {
+		return searchFamily(pid, reaper)
+	}
+	if err != nil {
+		return nil, err
+	}
+
+	if !slices.Contains(family, pid) {
+		family = append(family, pid)
+	}
+
+	for i := 0; i < len(family); i++ {
+		more, err := children(family[i])
+		if err != nil {
+			return nil, err
+		}
+
+		for _, c := range more {
+			if !slices.Contains(family, c) { // it may have been moved to another parent, and an id may come again
+				family = append(family, c)
+			}
+		}
+	}
+
+	return family, nil
+}
+
+// searchFamily is Family for a kernel that does not list the children of processes.
+func searchFamily(pid, reaper int) ([]int, error) {
+	all, err := All()
+	if err != nil {
+		return nil, err
+	}
+
+	family := []int{pid}
+	for _, p := range Descendants(all, map[int]bool{reaper: true}) {
+		if p.PID != pid {
+			family = append(family, p.PID)
+		}
+	}
+
+	return family, nil
+}
+
+// errNoChildren says that the kernel does not list the children of processes.
+var errNoChildren = errors.New("the kernel does not list the children of processes")
+
+// children lists the children of a process, which belong to its threads. One that has ended has none.
+func children(pid int) ([]int, error) {
+	entries, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the threads of process %d: %w", pid, err)
+	}
+
+	var pids []int
+	for _, e := range entries {
+		more, err := childrenOf(pid, e.Name())
+		if err != nil {
+			return nil, err
+		}
+
+		pids = append(pids, more...)
+	}
+
+	return pids, nil
+}
+
+// childrenOf lists the children of one thread. One that has ended has none.
+func childrenOf(pid int, thread string) ([]int, error) {
+	dir := filepath.Join("/proc", strconv.Itoa(pid), "task", thread)
+
+	text, err := os.ReadFile(filepath.Join(dir, "children"))
+	if err != nil {
+		if _, gone := os.Stat(dir); gone == nil && errors.Is(err, fs.ErrNotExist) {
+			return nil, errNoChildren
+		}
+
+		return nil, nil
+	}
+
+	var pids []int
+	for word := range strings.FieldsSeq(string(text)) {
+		if c, err := strconv.Atoi(word); err == nil {
+			pids = append(pids, c)
+		}
+	}
+
+	return pids, nil
 }
 
 // Own reports whether a process runs as the user of this one.

@@ -3,6 +3,8 @@ package process
 import (
 	"os"
 	"os/exec"
+	"slices"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +27,46 @@ func TestStatOfAProcess(t *testing.T) {
 	for _, tt := range tests {
 		if got, ok := parseStat(9, []byte(tt.text)); got != tt.want || ok != tt.ok {
 			t.Errorf("%s: got %+v, %v", tt.name, got, ok)
+		}
+	}
+}
+
+func TestAFamilyIsAProcessWithItsDescendants(t *testing.T) {
+	t.Parallel()
+
+	// A shell that starts another, which starts a process and waits.
+	cmd := exec.Command("sh", "-c", "(sleep 1000 & wait) & echo; wait")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	defer func() {
+		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+		_ = cmd.Wait()
+	}()
+
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+
+	for { // until the inner shell has started its process
+		family, err := Family(cmd.Process.Pid, os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if slices.Contains(family, os.Getpid()) || !slices.Contains(family, cmd.Process.Pid) {
+			t.Fatalf("the family of %d is %v", cmd.Process.Pid, family)
+		}
+
+		if len(family) >= 3 {
+			return
 		}
 	}
 }

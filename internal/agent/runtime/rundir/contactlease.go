@@ -22,20 +22,20 @@ func ReserveContactLease(dir string) error { return reserveSlots(filepath.Join(d
 
 // WriteContactLease gives the runs of a data directory a contact lease. It needs no disk space.
 func WriteContactLease(dir string, lease contact.Lease) error {
-	err := writeRecord(filepath.Join(dir, ContactLeaseFile), lease, false)
+	err := writeRecord(filepath.Join(dir, ContactLeaseFile), lease)
 	return errors.Join(err, writeFormerLease(dir, lease))
 }
 
 // ReadContactLease returns the contact lease of a data directory, the time left of it (negative
 // once it has expired), and whether there is one.
-func ReadContactLease(dir string) (contact.Lease, time.Duration, bool, error) {
+func (b *BootClock) ReadContactLease(dir string) (contact.Lease, time.Duration, bool, error) {
 	var lease contact.Lease
 	ok, err := readRecord(filepath.Join(dir, ContactLeaseFile), &lease)
 	if !ok || err != nil {
 		return lease, 0, false, err
 	}
 
-	now, err := Now()
+	now, err := b.Now()
 	if err != nil {
 		return lease, 0, false, err
 	}
@@ -43,12 +43,26 @@ func ReadContactLease(dir string) (contact.Lease, time.Duration, bool, error) {
 	return lease, lease.Left(now), true, nil
 }
 
-// Now returns the time since boot, which advances while the machine is suspended and does not jump
-// when the clock is set.
-func Now() (contact.Moment, error) {
+// BootClock reads the time since boot, which advances while the machine is suspended and does not jump when the clock
+// is set. It reads once which start of the machine this is: no process outlives that.
+type BootClock struct {
+	boot string
+	err  error
+}
+
+// NewBootClock returns the clock of this process.
+func NewBootClock() *BootClock {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return contact.Moment{}, fmt.Errorf("read the boot id: %w", err)
+	return &BootClock{boot: strings.TrimSpace(string(id)), err: err}
+}
+
+// Boot names the present start of the machine, "" if the kernel does not say.
+func (b *BootClock) Boot() string { return b.boot }
+
+// Now returns the time since boot.
+func (b *BootClock) Now() (contact.Moment, error) {
+	if b.err != nil {
+		return contact.Moment{}, fmt.Errorf("read the boot id: %w", b.err)
 	}
 
 	var ts unix.Timespec
@@ -56,19 +70,19 @@ func Now() (contact.Moment, error) {
 		return contact.Moment{}, fmt.Errorf("read the time since boot: %w", err)
 	}
 
-	return contact.Moment{Boot: strings.TrimSpace(string(id)), Since: time.Duration(ts.Nano())}, nil
+	return contact.Moment{Boot: b.boot, Since: time.Duration(ts.Nano())}, nil
 }
 
 // AwaitContactLeaseExpiry waits until the contact lease of a data directory has expired and returns
 // it with the time left, which is not positive. It returns false if ctx is cancelled first. Timers
 // stop while the machine is suspended, so it checks at least once a second.
-func AwaitContactLeaseExpiry(
+func (b *BootClock) AwaitContactLeaseExpiry(
 	ctx context.Context,
 	dir string,
 	failed func(error),
 ) (contact.Lease, time.Duration, bool) {
 	for {
-		lease, left, ok, err := ReadContactLease(dir)
+		lease, left, ok, err := b.ReadContactLease(dir)
 		switch {
 		case err != nil:
 			failed(err)

@@ -13,7 +13,7 @@
 //	    control              named pipe; wakes the supervisor to read stop-request
 //	    lock                 held by the supervisor, or by whoever ends its rank when it
 //	                         is gone; only its holder writes state
-//	    watch.lock           held by the watcher of the rank
+//	    watch.lock           held by the process that watches the rank
 //	    supervisor.log       the supervisor's own log, and the watcher's
 //	    progress.json        TRAINYARD_PROGRESS; progress that the program reports
 //	    metrics.jsonl        TRAINYARD_METRICS_FILE; metrics that the SDK writes

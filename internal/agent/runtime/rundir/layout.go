@@ -24,7 +24,7 @@ const (
 )
 
 // LockFile is the name of the lock in the data directory and in a run directory, WatchLockFile that of the lock
-// of a rank's watcher.
+// of whoever watches a rank.
 const (
 	LockFile      = "lock"
 	WatchLockFile = "watch.lock"
@@ -58,8 +58,8 @@ const (
 
 // Hidden subcommands of the trainyard binary.
 const (
-	Subcommand      = "supervise"  // DIR: the supervisor of a rank
-	WatchSubcommand = "watch-rank" // DIR PID STARTED: the watcher of a rank with this supervisor
+	Subcommand      = "supervise"   // DIR: the supervisor of a rank
+	WatchSubcommand = "watch-ranks" // DATA: the watcher of the ranks that its input names, see package watcher
 )
 
 // RankDirVar is set in the environment of every process of a rank, so that agent and supervisor can

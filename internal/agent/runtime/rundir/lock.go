@@ -13,7 +13,8 @@ import (
 // when the file is closed or the process dies. Children do not inherit it.
 func TakeLock(dir string) (*os.File, bool, error) { return takeLock(filepath.Join(dir, LockFile)) }
 
-// TakeWatchLock takes the lock of a rank's watcher, of which one is enough, as TakeLock does.
+// TakeWatchLock takes the lock of a rank's watcher, of which one is enough, as TakeLock does. One process may hold
+// those of many ranks.
 func TakeWatchLock(dir string) (*os.File, bool, error) {
 	return takeLock(filepath.Join(dir, WatchLockFile))
 }

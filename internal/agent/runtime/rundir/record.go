@@ -14,7 +14,7 @@ import (
 
 	"trainyard/internal/agent/runtime/cgroup"
 	"trainyard/internal/agent/sandbox"
-	"trainyard/internal/api"
+	"trainyard/internal/api/wire"
 	"trainyard/internal/atomicfile"
 	"trainyard/internal/clock"
 	"trainyard/internal/id"
@@ -23,11 +23,11 @@ import (
 
 // Spec is one rank of a run that this machine is to execute.
 type Spec struct {
-	Run    id.Run     `json:"run"`
-	Rank   int        `json:"rank"`
-	Job    id.Job     `json:"job"`
-	Epoch  int        `json:"epoch"`
-	Launch api.Launch `json:"launch"`
+	Run    id.Run      `json:"run"`
+	Rank   int         `json:"rank"`
+	Job    id.Job      `json:"job"`
+	Epoch  int         `json:"epoch"`
+	Launch wire.Launch `json:"launch"`
 	// Devices names the GPUs of the rank for its program, for instance by UUID. If it
 	// is empty the indices of Launch.GPUs are used.
 	Devices []string `json:"devices,omitempty"`
@@ -40,7 +40,7 @@ type Spec struct {
 	// Visible are files and directories in the data directory that the program may read.
 	Visible []string `json:"visible,omitempty"`
 	// Secrets are the values of those that the launch names. They are never written to the disk.
-	Secrets []api.SecretValue `json:"-"`
+	Secrets []wire.SecretValue `json:"-"`
 }
 
 // Checkpoints returns the checkpoint directory of the rank, given the data directory of the agent.
@@ -85,6 +85,8 @@ type Record struct {
 	// MaxPIDs and MaxDisk limit the processes of the rank and what its folders may use of the disk; 0 for no limit.
 	MaxPIDs int       `json:"max_pids,omitempty"`
 	MaxDisk job.Bytes `json:"max_disk,omitempty"`
+	// Boot names the start of the machine at which the rank was begun.
+	Boot string `json:"boot,omitempty"`
 }
 
 // Report returns the path of a file by which the program reports, given the run directory.
@@ -133,6 +135,8 @@ type Status struct {
 	PassedEnv string `json:"passed_env,omitempty"`
 	// Use is what the rank has used, given when it has ended.
 	Use *job.Use `json:"use,omitempty"`
+	// Silent says that the rank has ended and its log is empty.
+	Silent bool `json:"silent,omitempty"`
 	// PID is the process id of the program, or of the set-up while preparing; 0 if neither runs.
 	PID int `json:"pid,omitempty"`
 }
@@ -143,11 +147,11 @@ func NewStatus(s Spec) Status {
 }
 
 // Report converts the status to the agent's protocol.
-func (s Status) Report() api.RankReport {
-	return api.RankReport{
+func (s Status) Report() wire.RankReport {
+	return wire.RankReport{
 		Run: s.Run, UID: s.UID, Rank: s.Rank, State: s.State, Started: s.Started, Ended: s.Ended, ExitCode: s.ExitCode,
 		Signal: s.Signal, Cause: s.Cause, Reason: s.Reason, Signalled: s.Signalled, Restore: s.Restore,
-		Needed: s.Needed, Suspension: s.Suspension, PassedEnv: s.PassedEnv, Use: s.Use,
+		Needed: s.Needed, Suspension: s.Suspension, PassedEnv: s.PassedEnv, Use: s.Use, Silent: s.Silent,
 	}
 }
 
@@ -166,16 +170,6 @@ type State struct {
 	// the supervisor had written. After a power cut the server may have more.
 	Mended  bool  `json:"mended,omitempty"`
 	LogKept int64 `json:"log_kept,omitempty"`
-}
-
-// Boot names the present start of the machine, "" if the kernel does not say.
-func Boot() string {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-
-	return strings.TrimSpace(string(text))
 }
 
 // End records the end of a rank in its state.
@@ -257,9 +251,14 @@ func ReadState(dir string, st *State) (bool, error) {
 // WriteState writes the state of a rank into its reserved room. Only the holder of the rank's lock calls it. A
 // reason that is too long for the room is cut. The state of a rank whose supervisor is gone survives a power cut.
 func WriteState(dir string, st State) error {
+	return writeState(dir, st, func() {})
+}
+
+// writeState is WriteState that says when the state is written, and not synced yet.
+func writeState(dir string, st State, written func()) error {
 	durable := st.State == job.RunEnded || st.Mended
 	for {
-		err := writeRecord(filepath.Join(dir, StateFile), st, durable)
+		err := putRecord(filepath.Join(dir, StateFile), st, durable, written)
 		if !errors.Is(err, errRecordTooLarge) || st.Reason == "" {
 			return err
 		}
@@ -268,10 +267,11 @@ func WriteState(dir string, st State) error {
 	}
 }
 
-// WriteFinalState writes the state of a rank that has ended. A failure is retried every second until ctx ends.
-func WriteFinalState(ctx context.Context, dir string, st State, failed func(error)) error {
+// WriteFinalState writes the state of a rank that has ended. It calls written when others can read it, and returns when
+// it survives a power cut too. A failure is retried every second until ctx ends.
+func WriteFinalState(ctx context.Context, dir string, st State, failed func(error), written func()) error {
 	for {
-		err := WriteState(dir, st)
+		err := writeState(dir, st, written)
 		if err == nil {
 			return nil
 		}

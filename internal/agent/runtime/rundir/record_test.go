@@ -14,7 +14,7 @@ import (
 func TestAnEndIsRecordedOnceThatIsPossible(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "later")
-	tries := 0
+	tries, written := 0, 0
 	err := WriteFinalState(t.Context(), dir, State{Status: Status{State: job.RunEnded}}, func(err error) {
 		if !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("error = %v", err)
@@ -26,10 +26,16 @@ func TestAnEndIsRecordedOnceThatIsPossible(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	}, func() {
+		written++ // others can read it before it is synced
+
+		if ok, err := ReadState(dir, &State{}); !ok || err != nil {
+			t.Errorf("when it is written: %v, %v", ok, err)
+		}
 	})
 
-	if err != nil || tries != 1 {
-		t.Errorf("after %d failures: %v", tries, err)
+	if err != nil || tries != 1 || written != 1 {
+		t.Errorf("after %d failures, written %d times: %v", tries, written, err)
 	}
 
 	var st State

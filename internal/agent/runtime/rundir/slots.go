@@ -24,30 +24,33 @@ const (
 )
 
 // reserveSlots creates a file of slots and allocates its blocks. A file that has them is left alone.
-func reserveSlots(path string) (err error) {
+func reserveSlots(path string) error {
+	f, err := openSlots(path)
+	if err != nil {
+		return err
+	}
+
+	return f.Close()
+}
+
+// openSlots opens a file of slots for a change. It creates the file, and allocates its blocks, if it has none.
+func openSlots(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return fmt.Errorf("reserve room for %s: %w", path, err)
+		return nil, fmt.Errorf("reserve room for %s: %w", path, err)
 	}
-
-	defer func() { err = errors.Join(err, f.Close()) }()
 
 	info, err := f.Stat()
+	if err == nil && info.Size() < recordSlots*slotSize {
+		// Zeros are written, because some file systems allocate nothing for a file that was only made longer.
+		_, err = f.WriteAt(make([]byte, recordSlots*slotSize-info.Size()), info.Size())
+	}
+
 	if err != nil {
-		return fmt.Errorf("reserve room for %s: %w", path, err)
+		return nil, errors.Join(fmt.Errorf("reserve room for %s: %w", path, err), f.Close())
 	}
 
-	have := info.Size()
-	if have >= recordSlots*slotSize {
-		return nil
-	}
-
-	// Zeros are written, because some file systems allocate nothing for a file that was only made longer.
-	if _, err := f.WriteAt(make([]byte, recordSlots*slotSize-have), have); err != nil {
-		return fmt.Errorf("reserve room for %s: %w", path, err)
-	}
-
-	return nil
+	return f, nil
 }
 
 // slot is one slot of a file.
@@ -87,12 +90,17 @@ func readSlots(path string) ([recordSlots]slot, error) {
 		return [recordSlots]slot{}, err
 	}
 
+	return parseSlots(raw), nil
+}
+
+// parseSlots checks both slots.
+func parseSlots(raw []byte) [recordSlots]slot {
 	var slots [recordSlots]slot
 	for i := range slots {
 		slots[i] = parseSlot(raw[i*slotSize : (i+1)*slotSize])
 	}
 
-	return slots, nil
+	return slots
 }
 
 // newest returns the index of the slot with the newest record, of an empty one if there is none, and -1 if both
@@ -146,20 +154,19 @@ func readRecord(path string, v any) (bool, error) {
 // errRecordTooLarge says that a record does not fit into its slot.
 var errRecordTooLarge = errors.New("record is too large")
 
-// writeRecord replaces the record of a file in place. Only one process writes a file. With durable the record
-// survives a power failure once the call returns.
-func writeRecord(path string, v any, durable bool) error {
+// writeRecord replaces the record of a file in place. Only one process writes a file. It does not survive a power cut.
+func writeRecord(path string, v any) error { return putRecord(path, v, false, func() {}) }
+
+// putRecord is writeRecord that calls written when the record is there for others to read. With durable the record
+// survives a power cut once the call returns.
+func putRecord(path string, v any, durable bool, written func()) error {
 	data, err := json.Marshal(v)
 	if err == nil && len(data) > maxRecord {
 		err = errRecordTooLarge
 	}
 
 	if err == nil {
-		err = reserveSlots(path) // of a run directory of an earlier version
-	}
-
-	if err == nil {
-		err = writeSlot(path, data, durable)
+		err = writeSlot(path, data, durable, written)
 	}
 
 	if err != nil {
@@ -170,12 +177,20 @@ func writeRecord(path string, v any, durable bool) error {
 }
 
 // writeSlot writes a record into the slot that does not hold the newest one.
-func writeSlot(path string, data []byte, durable bool) (err error) {
-	slots, err := readSlots(path)
+func writeSlot(path string, data []byte, durable bool, written func()) (err error) {
+	f, err := openSlots(path) // a run directory of an earlier version has no slots yet
 	if err != nil {
 		return err
 	}
 
+	defer func() { err = errors.Join(err, f.Close()) }()
+
+	before := make([]byte, recordSlots*slotSize)
+	if _, err := f.ReadAt(before, 0); err != nil {
+		return err
+	}
+
+	slots := parseSlots(before)
 	last := max(newest(slots), 0)
 	next := (last + 1) % recordSlots
 
@@ -186,16 +201,12 @@ func writeSlot(path string, data []byte, durable bool) (err error) {
 	raw = append(raw, data...)
 	binary.LittleEndian.PutUint32(raw[4:], crc32.ChecksumIEEE(raw[8:]))
 
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-
-	defer func() { err = errors.Join(err, f.Close()) }()
-
 	if _, err := f.WriteAt(raw, int64(next*slotSize)); err != nil {
 		return err
 	}
+
+	written()
+
 	if durable {
 		return f.Sync()
 	}

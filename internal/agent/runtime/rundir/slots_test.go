@@ -34,7 +34,7 @@ func TestATornWriteLeavesTheOlderRecord(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			if err := writeRecord(path, v, false); err != nil {
+			if err := writeRecord(path, v); err != nil {
 				t.Fatal(err)
 			}
 
@@ -69,7 +69,7 @@ func TestATornWriteLeavesTheOlderRecord(t *testing.T) {
 func TestAReaderNeverSeesAPartOfARecord(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "record")
-	if err := writeRecord(path, []int{0}, false); err != nil {
+	if err := writeRecord(path, []int{0}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -81,7 +81,7 @@ func TestAReaderNeverSeesAPartOfARecord(t *testing.T) {
 				list[i] = n
 			}
 
-			if err := writeRecord(path, list, false); err != nil {
+			if err := writeRecord(path, list); err != nil {
 				t.Error(err)
 			}
 		}
@@ -119,7 +119,7 @@ func TestDamageOfBothRecordsIsAnError(t *testing.T) {
 		t.Errorf("read damage: %v, %v", ok, err)
 	}
 
-	if err := writeRecord(path, "mended", false); err != nil {
+	if err := writeRecord(path, "mended"); err != nil {
 		t.Fatal(err)
 	}
 

@@ -46,5 +46,5 @@ func requestStop(dir string, mode job.StopMode) error {
 		return nil // a damaged request is replaced
 	}
 
-	return writeRecord(filepath.Join(dir, StopFile), mode, false)
+	return writeRecord(filepath.Join(dir, StopFile), mode)
 }

@@ -1,7 +1,7 @@
-// Package subprocess runs the processes that belong to a run, apart from its program: the supervisor and the watcher
-// of a rank, and the first process of its namespaces.
+// Package subprocess runs the processes that belong to runs, apart from their programs: the supervisor of a rank, the
+// first process of its namespaces, and the watcher of all ranks of an agent.
 //
-// They are started for every run, so what they import is initialised for every run. The package and all that it imports
+// Most are started for every run, so what they import is initialised for every run. The package and all that it imports
 // therefore stay small. It is all that command trainyard-helper contains, which trainyard embeds and loads into memory
 // when an agent starts. The package decides nothing itself.
 package subprocess
@@ -9,17 +9,16 @@ package subprocess
 import (
 	"context"
 	"io"
-	"strconv"
+	"os"
 
-	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/agent/runtime/supervisor"
 	"trainyard/internal/agent/runtime/watcher"
 	"trainyard/internal/agent/sandbox"
 )
 
-// Run runs this process as the supervisor or the watcher of a rank, or as the first process of its namespaces, if its
-// arguments say so, and returns its exit status. It returns false for every other process. main calls it before
+// Run runs this process as the supervisor of a rank, as the first process of its namespaces or as the watcher of ranks,
+// if its arguments say so, and returns its exit status. It returns false for every other process. main calls it before
 // anything else is set up, and so does every test binary in which an agent starts runs.
 func Run(args []string, stderr io.Writer) (status int, is bool) {
 	switch {
@@ -27,14 +26,8 @@ func Run(args []string, stderr io.Writer) (status int, is bool) {
 		return sandbox.Init(stderr), true
 	case len(args) == 3 && args[1] == rundir.Subcommand:
 		return supervisor.Run(context.Background(), args[2], stderr), true
-	case len(args) == 5 && args[1] == rundir.WatchSubcommand:
-		pid, perr := strconv.Atoi(args[3])
-		started, serr := strconv.ParseUint(args[4], 10, 64)
-		if perr != nil || serr != nil {
-			return 2, true
-		}
-
-		return watcher.Run(context.Background(), args[2], process.Process{PID: pid, Started: started}, stderr), true
+	case len(args) == 3 && args[1] == rundir.WatchSubcommand:
+		return watcher.Run(context.Background(), args[2], os.Stdin), true
 	}
 
 	return 0, false

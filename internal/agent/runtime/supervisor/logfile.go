@@ -23,6 +23,7 @@ type logFile struct {
 	room   int64 // that the file has on the disk, from its beginning
 	ending bool  // what is written now may use the last room
 	plain  bool  // the file system cannot take room ahead
+	sync   func() error
 }
 
 // openLogFile opens a log for appending. It fails if there is no room for the last remarks.
@@ -37,7 +38,7 @@ func openLogFile(path string) (*logFile, error) {
 		return nil, errors.Join(err, file.Close())
 	}
 
-	f := &logFile{File: file, size: info.Size(), room: info.Size()}
+	f := &logFile{File: file, size: info.Size(), room: info.Size(), sync: file.Sync}
 	if err := f.reserve(f.size + lastRoom); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
@@ -85,7 +86,13 @@ func (f *logFile) reserve(size int64) error {
 	return nil // the write itself finds out what is wrong
 }
 
-// end gives back what room is left, and makes the log durable.
+// end gives back what room is left, and makes the log durable. An empty one needs no sync: its name is as old as the
+// run directory.
 func (f *logFile) end() error {
-	return errors.Join(f.Truncate(f.size), f.Sync(), f.Close())
+	err := f.Truncate(f.size)
+	if f.size > 0 {
+		err = errors.Join(err, f.sync())
+	}
+
+	return errors.Join(err, f.Close())
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"trainyard/internal/api"
+	"trainyard/internal/api/wire"
 	"trainyard/internal/tenant"
 )
 
@@ -19,7 +19,7 @@ type patterns struct {
 
 // newPatterns returns what is masked for these secrets: each of them, and each line of one with several, because a
 // program may print it line by line. Shorter lines are not masked: they occur in other text too.
-func newPatterns(secrets []api.SecretValue) *patterns {
+func newPatterns(secrets []wire.SecretValue) *patterns {
 	if len(secrets) == 0 {
 		return nil
 	}

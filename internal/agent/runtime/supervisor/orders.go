@@ -63,7 +63,7 @@ func leaseExpired(l contact.Lease, left time.Duration) order {
 
 // expiredLease returns the order that follows from the contact lease, if that has expired.
 func (s *supervisor) expiredLease() (order, bool) {
-	l, left, ok, err := rundir.ReadContactLease(s.data)
+	l, left, ok, err := s.boot.ReadContactLease(s.data)
 	if err != nil {
 		s.logError(err)
 	}
@@ -106,7 +106,7 @@ func (s *supervisor) receiveOrders(ctx context.Context) error {
 	}()
 
 	go func() {
-		if l, left, over := rundir.AwaitContactLeaseExpiry(ctx, s.data, s.logError); over {
+		if l, left, over := s.boot.AwaitContactLeaseExpiry(ctx, s.data, s.logError); over {
 			s.send(ctx, leaseExpired(l, left))
 		}
 	}()

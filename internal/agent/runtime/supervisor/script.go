@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,7 +38,7 @@ type script struct {
 // runScript runs a script until it ends by itself or an order stops it. It returns when none of its
 // processes is left and its output is written. While the script runs the rank is in state during.
 func (s *supervisor) runScript(text string, during job.RunState) (result, error) {
-	before := s.oomKills()
+	group, before := s.group, s.oomKills()
 
 	// Taken before the launch: what the script writes at once must not look older than the script.
 	begun := s.clk.Now()
@@ -47,7 +48,6 @@ func (s *supervisor) runScript(text string, during job.RunState) (result, error)
 	}
 
 	s.running(p.pid, during, begun)
-	s.gather()
 
 	r := s.awaitScript(p)
 
@@ -55,9 +55,13 @@ func (s *supervisor) runScript(text string, during job.RunState) (result, error)
 		r.signalled, r.forced = true, true
 	}
 
-	r.oomKills = s.oomKills() - before
-	if s.group == nil && (!r.status.Signaled() || r.status.Signal() != unix.SIGKILL) {
-		r.oomKills = 0 // without a cgroup the count may be about other processes
+	if s.group != group {
+		before = 0 // the cgroup is of this script
+	}
+
+	// Without a cgroup the count may be about other processes.
+	if s.group != nil || r.status.Signaled() && r.status.Signal() == unix.SIGKILL {
+		r.oomKills = s.oomKills() - before
 	}
 
 	s.drain(p)
@@ -70,9 +74,13 @@ func (s *supervisor) runScript(text string, during job.RunState) (result, error)
 	return r, nil
 }
 
-// awaitScript waits until a script has ended by itself or was stopped by an order. Meanwhile it suspends the
-// program and lets it continue, as it is ordered.
+// awaitScript waits until a script has ended by itself or was stopped by an order. Meanwhile it limits the program,
+// suspends it and lets it continue, as it is ordered.
 func (s *supervisor) awaitScript(p *script) (r result) {
+	due, cancel := context.WithTimeout(context.Background(), limitAfter)
+	defer cancel()
+
+	limiting := due.Done()
 	for {
 		ctx, cancel := retryAfter(s.adjustSuspension())
 
@@ -84,6 +92,9 @@ func (s *supervisor) awaitScript(p *script) (r result) {
 			return r
 		case o := <-s.orders:
 			s.accept(o)
+		case <-limiting:
+			limiting = nil
+			s.limitV1(p.pid)
 		case <-ctx.Done():
 		}
 
@@ -261,18 +272,34 @@ func (s *supervisor) enterV2(attr *syscall.SysProcAttr) (func(), error) {
 	return func() { _ = dir.Close() }, nil
 }
 
-// gather moves the processes of the run into its v1 cgroup. It runs after the start to keep the
-// start fast: the first move on an idle machine can take the kernel many milliseconds. A process
-// that is forked meanwhile is found by the next pass.
-func (s *supervisor) gather() {
-	if s.group == nil || s.group.V2 {
+// limitAfter is how long a program runs before it gets its v1 cgroup. To make one in each tree of the kernel, to move
+// the program there and to remove them again takes longer than many short programs run. A v2 cgroup needs no move and
+// is there before the program.
+const limitAfter = 5 * time.Millisecond
+
+// limitV1 gives the rank its v1 cgroup and moves its processes into it. The cgroup is recorded before there is a
+// process in it. The moves are made beside, because the first one on an idle machine can take the kernel many
+// milliseconds. A process that is forked meanwhile is found by the next pass.
+func (s *supervisor) limitV1(program int) {
+	if s.rec.Limits.V2 {
 		return
 	}
 
+	if s.group == nil {
+		s.limit()
+
+		if s.group == nil {
+			return
+		}
+
+		s.record()
+	}
+
 	s.cgroupMoves.Go(func() {
-		q := rundir.Processes{Dir: s.dir, Root: os.Getpid()}
+		moved := map[int]bool{} // one that is not inside though it was moved has ended
+
 		for range 100 {
-			procs, err := q.Find(false)
+			procs, err := process.Family(program, os.Getpid())
 			if err != nil {
 				s.logError(err)
 				return
@@ -281,9 +308,10 @@ func (s *supervisor) gather() {
 			inside := s.group.Procs()
 
 			var outside []int
-			for _, p := range procs {
-				if !inside[p.PID] {
-					outside = append(outside, p.PID)
+			for _, pid := range procs {
+				if !inside[pid] && !moved[pid] {
+					outside = append(outside, pid)
+					moved[pid] = true
 				}
 			}
 

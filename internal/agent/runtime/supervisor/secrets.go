@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trainyard/internal/agent/runtime/rundir"
-	"trainyard/internal/api"
+	"trainyard/internal/api/wire"
 )
 
 // takeSecrets reads the secrets of the rank, which the agent passes on standard input because launch.json stays on the
@@ -20,7 +20,7 @@ func (s *supervisor) takeSecrets() error {
 		return nil
 	}
 
-	var secrets []api.SecretValue
+	var secrets []wire.SecretValue
 	text, err := io.ReadAll(os.Stdin)
 	if err == nil {
 		err = json.Unmarshal(text, &secrets)

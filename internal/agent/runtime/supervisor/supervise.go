@@ -8,8 +8,9 @@
 // # The end of a run
 //
 // A rank has ended when none of its processes is left. The supervisor is the child subreaper of all its
-// descendants, so a daemonised process still comes back to it. It also looks into the rank's cgroup and for the
-// variable TRAINYARD_RANK_DIR in the environment of all processes.
+// descendants, so a daemonised process still comes back to it: without children it has no descendants. It also
+// looks into the rank's cgroup. It reads /proc only to stop processes, so a program that ends by itself costs the
+// same however many others the machine has.
 //
 // SIGTERM goes to the program that the job's script started, not to the program's own children: the program needs
 // them while it saves a checkpoint, and forwards the signal if they are to get it. A child whose parent exits gets
@@ -66,6 +67,7 @@ type supervisor struct {
 	data   string // the data directory
 	rec    rundir.Record
 	clk    clock.Clock
+	boot   *rundir.BootClock
 	log    *slog.Logger
 	out    *output
 	kids   *children
@@ -106,7 +108,7 @@ func supervise(ctx context.Context, dir string, log *slog.Logger) error {
 	defer func() { _ = lock.Close() }()
 
 	s := &supervisor{
-		dir: dir, data: filepath.Dir(filepath.Dir(dir)), clk: clock.NewSteady(), log: log,
+		dir: dir, data: filepath.Dir(filepath.Dir(dir)), clk: clock.NewSteady(), boot: rundir.NewBootClock(), log: log,
 		orders: make(chan order, 4),
 	}
 
@@ -120,7 +122,7 @@ func supervise(ctx context.Context, dir string, log *slog.Logger) error {
 		return err
 	}
 
-	s.state.Status, s.state.Isolated, s.state.Boot = rundir.NewStatus(s.rec.Spec), s.rec.User != nil, rundir.Boot()
+	s.state.Status, s.state.Isolated, s.state.Boot = rundir.NewStatus(s.rec.Spec), s.rec.User != nil, s.boot.Boot()
 	s.kids, err = newChildren(ctx)
 	if err != nil {
 		return err
@@ -138,7 +140,10 @@ func supervise(ctx context.Context, dir string, log *slog.Logger) error {
 		go s.watchDisk(ctx)
 	}
 
-	s.limit()
+	if s.rec.Limits.V2 {
+		s.limit() // the program is started inside of it
+	}
+
 	// Before anything is started, so that a rank without a record started nothing.
 	if err := rundir.WriteState(dir, s.state); err != nil {
 		return err
@@ -167,7 +172,7 @@ func (s *supervisor) logError(err error) {
 // limit creates the rank's cgroup. If that fails the run continues without limits, and its log says
 // so.
 func (s *supervisor) limit() {
-	if !s.rec.Limits.Usable() {
+	if !s.rec.Limits.Usable() || s.group != nil {
 		return
 	}
 
@@ -232,6 +237,7 @@ func (s *supervisor) neverStarted() rundir.Ending {
 func (s *supervisor) finish(e rundir.Ending) {
 	s.cgroupMoves.Wait()
 	s.out.close()
+	s.state.Silent = s.out.file.size == 0
 
 	used := sampler.Final(s.clk.Now(), s.group)
 	s.state.Use = &used
@@ -246,11 +252,13 @@ func (s *supervisor) finish(e rundir.Ending) {
 
 	e.Reason = s.out.secrets.text(e.Reason)
 	s.state.End(e, s.clk.Now())
-	if err := rundir.WriteFinalState(context.Background(), s.dir, s.state, s.logError); err != nil {
-		s.logError(err)
-	}
 
-	s.notify()
+	// The agent reports the end while it is synced: what it has reported need not survive here.
+	err := rundir.WriteFinalState(context.Background(), s.dir, s.state, s.logError, s.notify)
+	if err != nil {
+		s.logError(err)
+		s.notify()
+	}
 }
 
 // record writes a state in which the run continues and notifies the agent. If it cannot be written the agent sees
@@ -289,17 +297,17 @@ func (s *supervisor) stopProcesses(grace time.Duration) (killed bool) {
 // sent until nothing is left. An order to kill ends the grace period at once. It reports whether any process had to
 // be killed. It calls signalled after each round of signals.
 func (s *supervisor) terminateAndKill(grace time.Duration, signalled func()) (killed bool) {
-	q := s.processes()
-	if s.gone(q) {
+	if s.gone() {
 		return false
 	}
 
+	q := s.processes()
 	deadline := s.clk.Now().Add(grace)
 	var stopping process.Stopping
 	looked := false
 	wait, warned := time.Millisecond, false
 
-	for !s.gone(q) {
+	for !s.gone() {
 		now := s.clk.Now()
 		if !s.killBy.IsZero() && s.killBy.Before(deadline) {
 			deadline = s.killBy
@@ -335,24 +343,12 @@ func (s *supervisor) processes() rundir.Processes {
 	return rundir.Processes{Dir: s.dir, Group: s.group, Root: os.Getpid(), Isolated: s.rec.User != nil}
 }
 
-// gone reports whether no process of the run is left.
-func (s *supervisor) gone(q rundir.Processes) bool {
-	if !s.kids.reap() {
-		return false
-	}
-
-	// An isolated program cannot leave its namespaces, and the kernel has ended all of them with their first process,
-	// which was a child of this one.
-	if s.rec.User != nil {
-		return true
-	}
-
-	outside, err := q.Find(true)
-	if err != nil {
-		s.logError(err)
-	}
-
-	return err == nil && len(outside) == 0
+// gone reports whether no process of the run is left. This process is the subreaper of all its descendants: if it has
+// no children, no process that the run has started is left, wherever it went. Somebody else may have put one into the
+// cgroup. An isolated program cannot leave its namespaces, and the kernel has ended all of them with their first
+// process, which was a child of this one.
+func (s *supervisor) gone() bool {
+	return s.kids.reap() && (s.rec.User != nil || len(s.group.Procs()) == 0)
 }
 
 // terminate sends SIGTERM to the processes that process.Stopping selects.

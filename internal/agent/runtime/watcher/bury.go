@@ -24,6 +24,7 @@ type Grave struct {
 	Dir   string // the run directory
 	State rundir.State
 	Clock clock.Clock
+	Boot  string // the present start of the machine
 	Log   *slog.Logger
 }
 
@@ -53,7 +54,7 @@ func (g *Grave) ending() rundir.Ending {
 		Reason: "the supervisor was killed, so all processes of the rank were ended",
 	}
 
-	if g.State.Isolated || g.State.Boot == "" || g.State.Boot != rundir.Boot() {
+	if g.State.Isolated || g.State.Boot == "" || g.State.Boot != g.Boot {
 		return e
 	}
 
@@ -74,9 +75,11 @@ func (g *Grave) End(ctx context.Context, e rundir.Ending) error {
 
 	g.State.End(e, g.Clock.Now())
 
-	return rundir.WriteFinalState(ctx, g.Dir, g.State, func(err error) {
+	failed := func(err error) {
 		g.Log.Error("cannot record the end of a rank, retrying", "rank", filepath.Base(g.Dir), "error", err)
-	})
+	}
+
+	return rundir.WriteFinalState(ctx, g.Dir, g.State, failed, func() {})
 }
 
 // endProcesses ends the processes with SIGTERM and soon afterwards SIGKILL, until none is left.

@@ -1,7 +1,9 @@
-// Package watcher ends the program of a rank when its supervisor cannot.
+// Package watcher ends the programs of ranks when their supervisors cannot.
 //
-// The agent starts one watcher for each rank beside its supervisor, as package subprocess says, in its own
-// session. It covers what the supervisor cannot do for itself:
+// Each agent process starts one watcher, as package subprocess says, in its own session, and writes a line to it for
+// every rank that gets a supervisor. The watcher outlives the agent: it exits when its input has ended and the last of
+// its ranks is over. The agent ends the input when there has been no rank for a while. The next agent process starts
+// another, which leaves the ranks of this one alone. It covers what a supervisor cannot do for itself:
 //
 //   - The supervisor is gone without having recorded an end, as when somebody killed it. An agent ends the rank then,
 //     and if the agent was killed too the watcher does. A program without a supervisor cannot be adopted, because
@@ -9,18 +11,23 @@
 //   - The contact lease and the grace period after it are over and the supervisor has not ended the run, as when it
 //     was suspended. The watcher then kills the program, since the server may start the job elsewhere from then on.
 //
-// A watcher exits when the supervisor has recorded the end. It writes nothing before it acts, and then only into
-// reserved room, so it works on a full disk. It never talks to the server.
+// A watcher writes nothing before it acts, and then only into reserved room, so it works on a full disk. It never talks
+// to the server.
 package watcher
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,39 +38,110 @@ import (
 	"trainyard/internal/job"
 )
 
-// retryEvery is how often the watcher looks again while the agent ends the rank, and kills again what is left.
+// retryEvery is how often the watcher looks again while the agent ends a rank, and kills again what is left.
 const retryEvery = 100 * time.Millisecond
 
-// watcher watches one rank.
+// Line is what the agent writes to its watcher for a rank that has this supervisor.
+func Line(name string, supervisor process.Process) string {
+	return fmt.Sprintf("%s %d %d\n", name, supervisor.PID, supervisor.Started)
+}
+
+// parseLine reads what Line wrote.
+func parseLine(line string) (name string, supervisor process.Process, ok bool) {
+	n, err := fmt.Sscanf(line, "%s %d %d", &name, &supervisor.PID, &supervisor.Started)
+	return name, supervisor, err == nil && n == 3 && filepath.IsLocal(name)
+}
+
+// watcher watches the ranks of a data directory.
 type watcher struct {
+	data string
+	clk  clock.Clock
+	boot *rundir.BootClock
+
+	mu    sync.Mutex
+	ranks map[string]*rank // that this process watches, by their names
+}
+
+// rank is one rank that is watched.
+type rank struct {
 	dir        string // the run directory
 	data       string // the data directory
 	supervisor process.Process
 	clk        clock.Clock
+	boot       string // the present start of the machine
 	log        *slog.Logger
 }
 
-// Run watches the rank whose run directory is dir and which has this supervisor, until the rank has ended. It returns
-// the exit status of the process. Only main calls it, in a process of its own. It returns at once if the rank has
-// another watcher.
-func Run(ctx context.Context, dir string, supervisor process.Process, stderr io.Writer) int {
-	w := &watcher{
-		dir: dir, data: filepath.Dir(filepath.Dir(dir)), supervisor: supervisor, clk: clock.NewSteady(),
-		log: slog.New(slog.NewTextHandler(stderr, nil)).With("process", "watcher"),
+// Run watches the ranks of a data directory that the lines of input name, until input has ended and none of them is
+// left. It returns the exit status of the process. Only main calls it, in a process of its own. A rank that has
+// another watcher is left to that.
+func Run(ctx context.Context, data string, input io.Reader) int {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &watcher{data: data, clk: clock.NewSteady(), boot: rundir.NewBootClock(), ranks: map[string]*rank{}}
+	var watching, enforcing sync.WaitGroup
+	status := 0
+
+	enforcing.Go(func() { w.enforceLease(ctx) })
+
+	lines := bufio.NewScanner(input)
+	for lines.Scan() {
+		name, supervisor, ok := parseLine(lines.Text())
+		if !ok {
+			status = 2
+			continue
+		}
+
+		r := w.newRank(name, supervisor)
+
+		watching.Go(func() {
+			if err := w.watch(ctx, name, r); err != nil {
+				r.log.Error("cannot watch the rank", "error", err)
+			}
+		})
 	}
 
-	if err := w.run(ctx); err != nil {
-		w.log.Error("watcher failed", "error", err)
-		return 1
-	}
+	watching.Wait()
+	cancel()
+	enforcing.Wait()
 
-	return 0
+	return status
 }
 
-func (w *watcher) run(ctx context.Context) error {
-	lock, mine, err := rundir.TakeWatchLock(w.dir)
+func (w *watcher) newRank(name string, supervisor process.Process) *rank {
+	dir := filepath.Join(w.data, rundir.RunsDir, name)
+
+	return &rank{
+		dir: dir, data: w.data, supervisor: supervisor, clk: w.clk, boot: w.boot.Boot(),
+		log: slog.New(slog.NewTextHandler(rankLog(dir), nil)).With("process", "watcher"),
+	}
+}
+
+// rankLog is the log of the supervisor of a rank, in whose directory it is. It is opened for each line: there are few.
+type rankLog string
+
+func (dir rankLog) Write(line []byte) (n int, err error) {
+	path := filepath.Join(string(dir), rundir.SupervisorLog)
+	f, err := os.OpenFile(filepath.Clean(path), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return 0, err
+	}
+
+	defer func() { err = errors.Join(err, f.Close()) }()
+
+	return f.Write(line)
+}
+
+// watch watches one rank until it is over.
+func (w *watcher) watch(ctx context.Context, name string, r *rank) error {
+	if !w.claim(name, r) {
+		return nil
+	}
+
+	defer w.drop(name)
+
+	lock, mine, err := rundir.TakeWatchLock(r.dir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !mine {
-		return nil // the rank is over and forgotten, or watched
+		return nil // the rank is over and forgotten, or watched by another process
 	}
 	if err != nil {
 		return err
@@ -71,30 +149,48 @@ func (w *watcher) run(ctx context.Context) error {
 
 	defer func() { _ = lock.Close() }()
 
-	supervised, cancel := context.WithCancel(ctx)
-	enforced := make(chan struct{})
-
-	go func() {
-		defer close(enforced)
-		w.enforceLease(supervised)
-	}()
-
-	gone := w.supervisor.AwaitExit(ctx)
-	cancel()
-	<-enforced
-
-	if !gone {
+	if !r.supervisor.AwaitExit(ctx) {
 		return ctx.Err()
 	}
 
-	return w.ensureEnd(ctx)
+	return r.ensureEnd(ctx)
+}
+
+// claim enters a rank and reports whether it was not there. The lock of the rank does not say so: it belongs to the
+// process.
+func (w *watcher) claim(name string, r *rank) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if w.ranks[name] != nil {
+		return false
+	}
+
+	w.ranks[name] = r
+
+	return true
+}
+
+func (w *watcher) drop(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	delete(w.ranks, name)
+}
+
+// watched lists the ranks that have a supervisor, or had one until now.
+func (w *watcher) watched() []*rank {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return slices.Collect(maps.Values(w.ranks))
 }
 
 // ensureEnd makes sure that a rank without a supervisor ends. The agent does the same if it is there; whoever gets
 // the lock of the rank first does it.
-func (w *watcher) ensureEnd(ctx context.Context) error {
+func (r *rank) ensureEnd(ctx context.Context) error {
 	for {
-		over, err := w.endOnce(ctx)
+		over, err := r.endOnce(ctx)
 		if over || err != nil {
 			return err
 		}
@@ -105,38 +201,38 @@ func (w *watcher) ensureEnd(ctx context.Context) error {
 }
 
 // endOnce ends the rank unless somebody else is doing so, and reports whether it is over.
-func (w *watcher) endOnce(ctx context.Context) (over bool, err error) {
-	if w.over(&rundir.State{}) {
+func (r *rank) endOnce(ctx context.Context) (over bool, err error) {
+	if r.over(&rundir.State{}) {
 		return true, nil
 	}
 
-	lock, mine, err := rundir.TakeLock(w.dir)
+	lock, mine, err := rundir.TakeLock(r.dir)
 	if err != nil || !mine {
 		return errors.Is(err, fs.ErrNotExist), ignoreMissing(err)
 	}
 
 	defer func() { err = errors.Join(err, lock.Close()) }()
 
-	g := Grave{Dir: w.dir, Clock: w.clk, Log: w.log}
-	if w.over(&g.State) { // the agent may have been faster
+	g := Grave{Dir: r.dir, Clock: r.clk, Boot: r.boot, Log: r.log}
+	if r.over(&g.State) { // the agent may have been faster
 		return true, nil
 	}
 
-	w.log.Warn("the supervisor is gone: ending the rank", "supervisor", w.supervisor.PID)
+	r.log.Warn("the supervisor is gone: ending the rank", "supervisor", r.supervisor.PID)
 
 	if err := g.Bury(ctx); err != nil {
 		return false, err
 	}
 
-	return true, rundir.Poke(filepath.Join(w.data, rundir.EventsPipe), filepath.Base(w.dir)+"\n")
+	return true, rundir.Poke(filepath.Join(r.data, rundir.EventsPipe), filepath.Base(r.dir)+"\n")
 }
 
 // over reports whether nothing of the rank can be left: its end is recorded, or it was never begun. It reads the
 // state. A rank whose state is damaged is not over: its processes are found by their directory.
-func (w *watcher) over(st *rundir.State) bool {
-	begun, err := rundir.ReadState(w.dir, st)
+func (r *rank) over(st *rundir.State) bool {
+	begun, err := rundir.ReadState(r.dir, st)
 	if err != nil {
-		w.log.Error("cannot read the state of the rank", "error", err)
+		r.log.Error("cannot read the state of the rank", "error", err)
 		return false
 	}
 
@@ -151,19 +247,25 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// enforceLease kills the program when the contact lease and the grace period after it are over and the supervisor
-// has not ended it, until ctx ends. The supervisor is left alone: it records the end when it can.
+// enforceLease kills the programs when the contact lease and the grace period after it are over and their supervisors
+// have not ended them, until ctx ends. The supervisors are left alone: they record the end when they can.
 func (w *watcher) enforceLease(ctx context.Context) {
-	failed := func(err error) { w.log.Warn("cannot read the contact lease", "error", err) }
+	failed := func(err error) {
+		for _, r := range w.watched() {
+			r.log.Warn("cannot read the contact lease", "error", err)
+		}
+	}
 
 	for {
-		lease, left, over := rundir.AwaitContactLeaseExpiry(ctx, w.data, failed)
+		lease, left, over := w.boot.AwaitContactLeaseExpiry(ctx, w.data, failed)
 		if !over || !clock.Sleep(ctx, lease.KillAfter(left)) {
 			return
 		}
 
 		if w.expired() {
-			w.kill()
+			for _, r := range w.watched() {
+				r.kill()
+			}
 		}
 
 		if !clock.Sleep(ctx, retryEvery) {
@@ -174,7 +276,7 @@ func (w *watcher) enforceLease(ctx context.Context) {
 
 // expired reports whether the contact lease has expired, or the data directory was removed.
 func (w *watcher) expired() bool {
-	_, left, ok, err := rundir.ReadContactLease(w.data)
+	_, left, ok, err := w.boot.ReadContactLease(w.data)
 	if err == nil && !ok {
 		_, err := os.Stat(w.data)
 		return errors.Is(err, fs.ErrNotExist)
@@ -184,26 +286,27 @@ func (w *watcher) expired() bool {
 }
 
 // kill kills every process of the rank but its supervisor.
-func (w *watcher) kill() {
+func (r *rank) kill() {
+	if !r.supervisor.Exists() {
+		return // the rank is being ended, see ensureEnd
+	}
+
 	var st rundir.State
-	if _, err := rundir.ReadState(w.dir, &st); err != nil {
-		w.log.Error("cannot read the state of the rank", "error", err)
+	if _, err := rundir.ReadState(r.dir, &st); err != nil {
+		r.log.Error("cannot read the state of the rank", "error", err)
 	}
 
 	q := rundir.Processes{
-		Dir: w.dir, Group: st.Group, Session: st.PID, Since: st.Begun, Isolated: st.Isolated,
-	}
-	if w.supervisor.Exists() {
-		q.Root = w.supervisor.PID
+		Dir: r.dir, Group: st.Group, Session: st.PID, Since: st.Begun, Isolated: st.Isolated, Root: r.supervisor.PID,
 	}
 
 	n, err := q.Signal(unix.SIGKILL, true)
 	if err != nil {
-		w.log.Error("cannot kill the processes of the rank", "error", err)
+		r.log.Error("cannot kill the processes of the rank", "error", err)
 	}
 
 	if n > 0 {
-		w.log.Warn("the contact lease has expired and the supervisor has not ended the rank: killed its processes",
+		r.log.Warn("the contact lease has expired and the supervisor has not ended the rank: killed its processes",
 			"processes", n)
 	}
 }
