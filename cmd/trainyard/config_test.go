@@ -190,7 +190,7 @@ func TestThePasswordOfTheDatabaseComesFromAFile(t *testing.T) {
 func TestRecordsAreKeptForADayAtLeast(t *testing.T) {
 	t.Parallel()
 
-	for _, name := range []string{"--keep-jobs", "--keep-events"} {
+	for _, name := range []string{"--keep-jobs", "--keep-events", "--keep-postings"} {
 		for value, good := range map[string]bool{"0s": true, "1d": true, "90d": true, "23h": false} {
 			if _, err := read(t, nil, "--data", "d", name, value); (err == nil) != good {
 				t.Errorf("%s %s: %v", name, value, err)

@@ -63,6 +63,13 @@ var limitSettings = []setting{
 		func(c *config, v string) error { return longTime(c, v, &c.limits.Events) },
 	},
 	{
+		"keep-postings",
+		"400d",
+		"how long usage is kept by job, run and hour; by day, researcher, project and node it is kept for ever; 0s for ever, " +
+			"otherwise at least 1d",
+		func(c *config, v string) error { return longTime(c, v, &c.limits.Postings) },
+	},
+	{
 		"max-output",
 		"100GB",
 		"maximum size of the output of a user's ended jobs, above which that of the jobs that ended first is removed; 0B " +

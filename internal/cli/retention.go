@@ -54,6 +54,7 @@ func (a *app) retentionText(r *api.Retention) error {
 		{"output files", r.Limits.Files, " after the end of the job"},
 		{"jobs", r.Limits.Jobs, " after their end"},
 		{"events", r.Limits.Events, ""},
+		{"usage by job and hour", r.Limits.Postings, ""},
 	} {
 		kept := "for ever"
 		if row.limit > 0 {

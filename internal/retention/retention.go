@@ -29,6 +29,16 @@ type Limits struct {
 	UserFiles   job.Bytes     // output files of all jobs of a user that have ended
 	AllFiles    job.Bytes     // output files of all jobs that have ended
 	Events      time.Duration // events, since they happened
+	Postings    time.Duration // usage by job, run and hour; by day it stays
+}
+
+// PostingsSince returns the beginning of the first day, in UTC, of which postings are kept; the zero time for ever.
+func (l Limits) PostingsSince(now time.Time) time.Time {
+	if l.Postings == 0 {
+		return time.Time{}
+	}
+
+	return now.Add(-l.Postings).UTC().Truncate(24 * time.Hour)
 }
 
 // KeepsWorkdir reports whether the working directory of a job is kept.

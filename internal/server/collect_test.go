@@ -17,13 +17,17 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// pruned lets a day pass and collects blobs, twice: what was used lately outlives the first time.
-func (y *yard) pruned(limits retention.Limits) []string {
-	y.t.Helper()
-	c := collector.New(collector.Deps{
+func (y *yard) collector(limits retention.Limits) *collector.Collector {
+	return collector.New(collector.Deps{
 		Guard: y.guard, Store: y.store, Logs: y.srv.Logbook, Loop: y.loop, Yard: y.ca.Hash(), Limits: limits, Clock: y.clock,
 		Log: slog.New(slog.DiscardHandler),
 	})
+}
+
+// pruned lets a day pass and collects blobs, twice: what was used lately outlives the first time.
+func (y *yard) pruned(limits retention.Limits) []string {
+	y.t.Helper()
+	c := y.collector(limits)
 
 	var reports []string
 	for range 2 {

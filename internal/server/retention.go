@@ -55,6 +55,7 @@ func (s *Server) retentionLimits() api.RetentionLimits {
 	return api.RetentionLimits{
 		Unused: job.Duration(l.Unused), Workdirs: job.Duration(l.Workdirs), Output: job.Duration(l.Output),
 		Checkpoints: job.Duration(l.Checkpoints), Jobs: job.Duration(l.Jobs), Events: job.Duration(l.Events),
+		Postings:  job.Duration(l.Postings),
 		MaxOutput: l.UserOutput, MaxAll: l.AllOutput, MaxSaved: l.Bytes, Files: job.Duration(l.Files),
 		MaxFiles: l.UserFiles, MaxAllFiles: l.AllFiles,
 	}

@@ -69,6 +69,10 @@ func (s *Server) figures(ctx context.Context, q ledger.Query, owner id.User) (*l
 	var noTariff bool
 
 	err = s.readLedger(ctx, func(r *reading) (err error) {
+		if by.From.Before(r.detailed) && by.Group[0] == ledger.ByHour {
+			by.Group[0] = ledger.ByDay
+		}
+
 		noTariff = r.noTariff
 		u, sums, err = r.figures(ctx, by, owner, leases)
 

@@ -217,8 +217,9 @@ func (s *Server) usageReport(ctx context.Context, in *usageReportInput) (*writte
 type reading struct {
 	store    store.Store
 	open     []ledger.Posting
-	last     uint64 // posting before those
-	noTariff bool   // prices of local and reserved nodes are not known
+	last     uint64    // posting before those
+	noTariff bool      // prices of local and reserved nodes are not known
+	detailed time.Time // since when the ledger has more than totals of days
 }
 
 // maxReadings is how often the ledger is looked at again because it has gone on meanwhile.
@@ -233,6 +234,11 @@ func (s *Server) readLedger(ctx context.Context, read func(*reading) error) erro
 			r.open, r.last = y.Unposted(s.Clock.Now())
 			r.noTariff = y.Tariff() == nil
 		})
+		if err != nil {
+			return err
+		}
+
+		r.detailed, err = s.Store.LedgerDetail(ctx)
 		if err != nil {
 			return err
 		}
@@ -265,17 +271,20 @@ func (r *reading) each(ctx context.Context, f store.PostingFilter, add func(*led
 	return nil
 }
 
-// sum answers a question: from totals if they are enough, else from the postings of those whom it is about.
+// sum answers a question: from totals if they are enough, else from the postings of those whom it is about. If it needs
+// more than totals of days and names no beginning, the report begins where there is more.
 func (r *reading) sum(ctx context.Context, q ledger.Query) (*ledger.Report, error) {
+	byHour := slices.Contains(q.Group, ledger.ByHour)
+	if q.From.IsZero() && (byHour || q.Totals() == "") {
+		q.From = r.detailed
+	}
+
 	sum, err := ledger.NewSummary(q)
 	if err != nil {
 		return nil, err
 	}
 
-	f := store.PostingFilter{
-		From: q.From, To: q.To, Totals: q.Totals(), ByHour: slices.Contains(q.Group, ledger.ByHour),
-	}
-
+	f := store.PostingFilter{From: q.From, To: q.To, Totals: q.Totals(), ByHour: byHour}
 	if f.Totals == "" {
 		f.Owners, f.Projects, f.Jobs = payers(q.Filter)
 		f.Cuts = sum.Cuts

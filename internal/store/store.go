@@ -94,6 +94,13 @@ type Store interface {
 	// RollUp adds postings that are in no total yet to the totals, at most about so many, beside the loop's commits;
 	// only the leader may. It returns how many: 0 if the totals have all of them.
 	RollUp(ctx context.Context, limit int) (int, error)
+	// ForgetPostings deletes postings that ended before a time, which is the beginning of a day in UTC, and the totals of
+	// hours before it, at most so many of each; only the leader may. It returns how many: 0 if none is left. Totals of
+	// days stay, and so do postings that are in no total yet.
+	ForgetPostings(ctx context.Context, before time.Time, limit int) (int, error)
+	// LedgerDetail returns since when there are postings and totals of hours; the zero time if none was deleted. Before
+	// it, Postings yields only totals of whole days and otherwise fails with fault.Invalid and code "ledger_detail".
+	LedgerDetail(ctx context.Context) (time.Time, error)
 	// Savings yields what decisions saved, as the filter says, oldest first. It stops at the first error of yield and
 	// returns it.
 	Savings(ctx context.Context, f SavingFilter, yield func(*ledger.Saving) error) error

@@ -109,7 +109,8 @@ type Report struct {
 	Uploads     int // that were never finished
 	Jobs        int
 	Events      int
-	Bytes       job.Bytes // of all but jobs and events
+	Postings    int       // of the ledger, and totals of hours
+	Bytes       job.Bytes // of all but jobs, events and postings
 }
 
 // String says what was removed, "" if that is nothing.
@@ -129,6 +130,7 @@ func (r *Report) String() string {
 	add(r.Uploads, "unfinished upload")
 	add(r.Jobs, "old job")
 	add(r.Events, "old event")
+	add(r.Postings, "old usage record")
 
 	if len(parts) == 0 {
 		return ""

@@ -9,7 +9,11 @@ import (
 	"trainyard/internal/store"
 )
 
-// forget removes the records of jobs and events that are not kept.
+// perPass is how many records of a kind are removed at most, so that a pass over a yard whose limits were just set ends.
+// The next one continues.
+const perPass = 100_000
+
+// forget removes the records of jobs, events and usage that are not kept, oldest first.
 func (c *Collector) forget(ctx context.Context, now time.Time, m *marks, report *Report) error {
 	var jobs []id.Job
 	for _, j := range m.old {
@@ -18,6 +22,8 @@ func (c *Collector) forget(ctx context.Context, now time.Time, m *marks, report 
 			jobs = append(jobs, j.id)
 		}
 	}
+
+	jobs = jobs[max(0, len(jobs)-perPass):] // the oldest come last
 
 	for part := range slices.Chunk(jobs, page) {
 		if err := c.Loop.Held(); err != nil {
@@ -30,7 +36,34 @@ func (c *Collector) forget(ctx context.Context, now time.Time, m *marks, report 
 		report.Jobs += len(part)
 	}
 
-	return c.forgetEvents(ctx, now, report)
+	if err := c.forgetEvents(ctx, now, report); err != nil {
+		return err
+	}
+
+	return c.forgetPostings(ctx, now, report)
+}
+
+// forgetPostings removes the postings that are not kept, oldest first.
+func (c *Collector) forgetPostings(ctx context.Context, now time.Time, report *Report) error {
+	since := c.Limits.PostingsSince(now)
+	if since.IsZero() {
+		return nil
+	}
+
+	for report.Postings < perPass {
+		if err := c.Loop.Held(); err != nil {
+			return err
+		}
+
+		n, err := c.Store.ForgetPostings(ctx, since, page)
+		if err != nil || n == 0 {
+			return err
+		}
+
+		report.Postings += n
+	}
+
+	return nil
 }
 
 // forgetEvents removes the events that are not kept, oldest first. The newest stays in any case: the next one is
@@ -40,7 +73,7 @@ func (c *Collector) forgetEvents(ctx context.Context, now time.Time, report *Rep
 		return nil
 	}
 
-	for {
+	for report.Events < perPass {
 		events, err := c.Store.Events(ctx, store.EventFilter{Limit: page + 1})
 		if err != nil {
 			return err
@@ -67,4 +100,6 @@ func (c *Collector) forgetEvents(ctx context.Context, now time.Time, report *Rep
 
 		report.Events += len(old)
 	}
+
+	return nil
 }

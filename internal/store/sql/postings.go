@@ -2,6 +2,7 @@ package sql
 
 import (
 	"context"
+	dbsql "database/sql"
 	"errors"
 	"time"
 
@@ -70,6 +71,19 @@ func (s *Store) Postings(ctx context.Context, f store.PostingFilter, yield func(
 		return all(p)
 	}
 
+	return s.snapshot(ctx, func(tx *dbsql.Tx, r rollup) error {
+		if err := r.has(f.From); err != nil {
+			return err
+		}
+
+		return s.postings(ctx, tx, &f, yield)
+	})
+}
+
+// postings is Postings without totals.
+func (s *Store) postings(
+	ctx context.Context, tx *dbsql.Tx, f *store.PostingFilter, yield func(*ledger.Posting) error,
+) error {
 	payers := payersOf(f.Jobs, f.Projects, f.Owners)
 	take := yield
 
@@ -93,7 +107,7 @@ func (s *Store) Postings(ctx context.Context, f store.PostingFilter, yield func(
 	}
 
 	for _, period := range overlapping(f.From, f.To) {
-		if err := s.streamPostings(ctx, s.reports, append(period, payers...), take); err != nil {
+		if err := s.streamPostings(ctx, tx, append(period, payers...), take); err != nil {
 			return err
 		}
 	}
@@ -101,7 +115,7 @@ func (s *Store) Postings(ctx context.Context, f store.PostingFilter, yield func(
 	for _, end := range ends {
 		ending := []condition{{"to_at = ?", []any{micros(end)}}}
 
-		err := s.streamPostings(ctx, s.reports, ending, func(p *ledger.Posting) error {
+		err := s.streamPostings(ctx, tx, ending, func(p *ledger.Posting) error {
 			if !cut[entryOf(p)] {
 				return nil
 			}

@@ -69,21 +69,23 @@ func (t *table) insert(rows int, mark func(int) string) string {
 // remove returns the statement that deletes a number of rows by their key.
 func (t *table) remove(rows int, mark func(int) string) string {
 	keys := strings.Split(t.key, ", ")
-	marks := make([]string, rows)
-	for i := range marks {
+	choices := make([]string, rows)
+	for i := range choices {
 		columns := make([]string, len(keys))
-		for k := range columns {
-			columns[k] = mark(i*len(keys) + k + 1)
+		for k, column := range keys {
+			columns[k] = column + " = " + mark(i*len(keys)+k+1)
 		}
 
-		marks[i] = strings.Join(columns, ", ")
-		if len(keys) > 1 {
-			marks[i] = "(" + marks[i] + ")"
-		}
+		choices[i] = strings.Join(columns, " AND ")
 	}
 
 	if len(keys) > 1 {
-		return "DELETE FROM " + t.name + " WHERE (" + t.key + ") IN (VALUES " + strings.Join(marks, ", ") + ")"
+		return "DELETE FROM " + t.name + " WHERE (" + strings.Join(choices, ") OR (") + ")"
+	}
+
+	marks := make([]string, rows)
+	for i := range marks {
+		marks[i] = mark(i + 1)
 	}
 
 	return "DELETE FROM " + t.name + " WHERE " + t.key + " IN (" + strings.Join(marks, ", ") + ")"

@@ -164,6 +164,82 @@ func readText(row scanner) (text string, err error) {
 	return text, err
 }
 
+// ForgetPostings deletes postings that are in totals, and totals of hours. That there are none of that time any more is
+// recorded with the first of them, so that no report takes what is left for everything.
+func (s *Store) ForgetPostings(ctx context.Context, before time.Time, limit int) (int, error) {
+	s.rolling.Lock()
+	defer s.rolling.Unlock()
+
+	var next rollup
+	var postings []int64
+	var hours []ledger.Total
+	recorded := true
+
+	err := s.snapshot(ctx, func(tx *dbsql.Tx, now rollup) (err error) {
+		next = now
+		if now.detailed.Before(before) {
+			next.detailed, recorded = before, false
+		}
+
+		postings, err = collect(ctx, tx, "posting",
+			`SELECT seq FROM postings WHERE to_at < $1 AND seq + 0 <= $2 ORDER BY to_at LIMIT $3`,
+			[]any{micros(before), int64(now.last), int64(limit)}, readNumber)
+		if err != nil {
+			return err
+		}
+
+		for _, of := range ledger.AllTotals() {
+			starts, err := collect(ctx, tx, "total",
+				`SELECT start_at FROM ledger_totals WHERE span = 'hour' AND kind = $1 AND start_at < $2 ORDER BY start_at LIMIT $3`,
+				[]any{string(of), micros(before), int64(limit)}, readNumber)
+			if err != nil {
+				return err
+			}
+
+			for _, start := range starts {
+				hours = append(hours, ledger.Total{Span: ledger.HourTotal, Of: of, Start: fromMicros(start)})
+			}
+		}
+
+		return nil
+	})
+	if err != nil || recorded && len(postings)+len(hours) == 0 {
+		return 0, err
+	}
+
+	return len(postings) + len(hours), s.alone(ctx, "delete postings", put(rollupTable, []*rollup{&next}, rollupRow),
+		step{stmtKey{table: postingTable, remove: true}, len(postings), func(i int, args []any) ([]any, error) {
+			return append(args, postings[i]), nil
+		}},
+		step{stmtKey{table: totalTable, remove: true}, len(hours), func(i int, args []any) ([]any, error) {
+			return append(args, string(hours[i].Span), string(hours[i].Of), micros(hours[i].Start)), nil
+		}})
+}
+
+// LedgerDetail returns since when there are postings.
+func (s *Store) LedgerDetail(ctx context.Context) (since time.Time, err error) {
+	err = s.snapshot(ctx, func(_ *dbsql.Tx, r rollup) error {
+		since = r.detailed
+		return nil
+	})
+
+	return since, err
+}
+
+// has fails if there is less than postings, or totals of hours, of a time from a moment on.
+func (r *rollup) has(from time.Time) error {
+	if !from.Before(r.detailed) {
+		return nil
+	}
+
+	day := r.detailed.UTC().Format(time.DateOnly)
+
+	return fault.New(fault.Invalid, "ledger_detail",
+		"usage before %s is kept by day only, and by researcher, project and node", day).
+		WithField("from").
+		WithRemedy("begin at %s or later; or begin and end at midnight UTC, and do not ask for hours, jobs or runs", day)
+}
+
 // totals yields what a period has: totals, pieces of postings at its ends, and postings that are in no total yet.
 func (s *Store) totals(ctx context.Context, f *store.PostingFilter, yield func(*ledger.Posting) error) error {
 	return s.snapshot(ctx, func(tx *dbsql.Tx, r rollup) error {
@@ -172,6 +248,12 @@ func (s *Store) totals(ctx context.Context, f *store.PostingFilter, yield func(*
 		}
 
 		for _, piece := range ledger.Pieces(f.From, f.To, f.ByHour) {
+			if piece.Span != ledger.DayTotal {
+				if err := r.has(piece.From); err != nil {
+					return err
+				}
+			}
+
 			var err error
 			if piece.Span != "" {
 				err = s.spanTotals(ctx, tx, f.Totals, piece, yield)

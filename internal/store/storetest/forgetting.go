@@ -8,6 +8,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/inbox"
 	"trainyard/internal/job"
+	"trainyard/internal/ledger"
 	"trainyard/internal/store"
 	"trainyard/internal/yardmaster"
 )
@@ -16,6 +17,7 @@ func forgetting() []contract {
 	return []contract{
 		{"a job is forgotten with all that is its own", forgetsJobs},
 		{"events are forgotten", forgetsEvents},
+		{"postings are forgotten, and the totals of their days stay", forgetsPostings},
 		{"only the leader forgets", refusesToForget},
 	}
 }
@@ -97,4 +99,75 @@ func refusesToForget(h *harness) {
 	s := h.store()
 	h.refused(s.ForgetJobs(h.context(), id.Job("j1")))
 	h.refused(s.ForgetEvents(h.context(), 1))
+
+	_, err := s.ForgetPostings(h.context(), dayOne, 1)
+	h.refused(err)
+}
+
+func forgetsPostings(h *harness) {
+	var b yardmaster.Batch
+	day := dayOne.Truncate(24 * time.Hour)
+	for n := range uint64(60) {
+		p := samplePosting(n + 1)
+		p.From = day.Add(time.Duration(n) * time.Hour)
+		p.To = p.From.Add(time.Hour)
+		b.Ledger.Postings = append(b.Ledger.Postings, p)
+	}
+
+	border := day.Add(48 * time.Hour)
+	b.Ledger.Postings[5].To = border.Add(90 * time.Minute)              // partly after it
+	b.Ledger.Postings[6].From, b.Ledger.Postings[6].To = border, border // without duration, after it
+	s := h.with(&b)
+
+	n, err := s.RollUp(h.context(), 40) // the others are in no total, so that they stay
+	h.must(err)
+	h.same("rolled up", n, 39)
+
+	all := ledger.Query{Group: []ledger.Key{ledger.ByDay, ledger.ByNode}}
+	days := ledger.Query{From: day, To: border, Group: []ledger.Key{ledger.ByResearcher, ledger.ByWeek}}
+	recent := ledger.Query{From: border, Group: []ledger.Key{ledger.ByJob}}
+	wantAll, wantDays, wantRecent := h.sum(s, all, ""), h.sum(s, days, ""), h.sum(s, recent, "")
+
+	total := 0
+	for {
+		n, err := s.ForgetPostings(h.context(), border, 10)
+		h.must(err)
+
+		if n == 0 {
+			break
+		}
+
+		total += n
+	}
+
+	h.same("forgotten postings and totals", total, 37+2*48)
+	h.same("those that are left", len(h.postings(s, border, time.Time{})), 60-47+2)
+
+	since, err := s.LedgerDetail(h.context())
+	h.must(err)
+	h.same("since when there are postings", since, border)
+	h.same("all", h.sum(s, all, all.Totals()), wantAll)
+	h.same("days", h.sum(s, days, days.Totals()), wantDays)
+	h.same("later", h.sum(s, recent, ""), wantRecent)
+
+	for name, f := range map[string]store.PostingFilter{
+		"hours":           {From: day, To: border, Totals: ledger.NodeTotals, ByHour: true},
+		"part of a day":   {From: day.Add(time.Hour), Totals: ledger.NodeTotals},
+		"part of an hour": {From: day, To: day.Add(90 * time.Minute), Totals: ledger.NodeTotals},
+		"jobs":            {From: day, To: border},
+		"all jobs":        {},
+	} {
+		err := s.Postings(h.context(), f, func(*ledger.Posting) error { return nil })
+		if err == nil {
+			h.Errorf("%s of a time of which there are only days were answered", name)
+			continue
+		}
+
+		h.fails(err, fault.Invalid, "ledger_detail")
+	}
+
+	_, err = s.RollUp(h.context(), 100)
+	h.must(err)
+	h.same("all, after the rest was added up", h.sum(s, all, all.Totals()), wantAll)
+	h.same("last", h.load(s, time.Time{}).Ledger.LastPosting, uint64(60))
 }
