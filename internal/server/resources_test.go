@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,17 @@ func provisioning(_ *Config, c *yardmaster.Config) {
 	}
 }
 
+// requested waits until a lease is requested: after a round that took long, jobs wait a moment for the next one.
+func (y *yard) requested(l id.Lease) {
+	y.t.Helper()
+	eventually(y.t, "lease "+string(l)+" is requested", func() bool {
+		known := false
+		y.must(y.loop.Query(y.t.Context(), func(core *yardmaster.Yard) { known = core.Lease(l) != nil }))
+
+		return known
+	})
+}
+
 func TestOffersAreListedByPriceAndWhatIsClosedIsExplained(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, provisioning)
@@ -103,6 +115,7 @@ func TestOffersAreListedByPriceAndWhatIsClosedIsExplained(t *testing.T) {
 	wantFault(t, err, fault.Invalid, "bad_cursor")
 
 	y.submit(ada, "run: a\nresources: {memory: 900GB}")
+	y.requested("l1")
 	y.do(yardmaster.LeaseRefused{Lease: "l1", Code: fleet.RefusedCapacity, Why: "there is none"})
 	page, err := ada.Offers(t.Context(), api.OfferFilter{})
 	y.must(err)
@@ -126,8 +139,9 @@ func TestALeaseIsSeenByWhoPaysAndReturnedByAnAdmin(t *testing.T) {
 	bob := y.researcher("bob")
 	root := y.admin()
 
-	for _, c := range []*api.Client{ada, bob, ada} {
+	for i, c := range []*api.Client{ada, bob, ada} {
 		y.submit(c, "run: a\nresources: {memory: 900GB}")
+		y.requested(id.Lease("l" + strconv.Itoa(i+1)))
 	}
 
 	y.do(
@@ -212,6 +226,7 @@ func TestTheReaperSaysWhatItFound(t *testing.T) {
 	}
 
 	y.submit(y.researcher("ada"), "run: a\nresources: {memory: 900GB}")
+	y.requested("l1")
 	y.do(yardmaster.OutcomeUnknown{Lease: "l1", Why: "timed out"})
 
 	y.do(
@@ -606,6 +621,8 @@ func TestUsageHasTheFourGroups(t *testing.T) {
 	n.listen()
 	n.started(ada)
 	y.submit(y.researcher("bob"), "run: b\nresources: {memory: 900GB}")
+	y.requested("l1")
+
 	began := y.clock.Now()
 
 	y.do(
