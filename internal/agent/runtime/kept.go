@@ -11,7 +11,6 @@ import (
 
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/clock"
-	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -143,7 +142,7 @@ func (r *Runtime) dropKept() error {
 
 	slices.SortFunc(all, func(a, b kept) int { return a.At.Compare(b.At) })
 	for _, k := range all {
-		free, size, err := diskspace.Free(r.dir)
+		free, size, err := r.opt.Free(r.dir)
 		if err != nil || total <= r.opt.KeptBytes && free >= size/leastFree {
 			return err
 		}
