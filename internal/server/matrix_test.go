@@ -442,7 +442,7 @@ func awaitReady(t *testing.T, y *yard) {
 }
 
 // eventually asks again and again. It bounds a hang; it measures nothing.
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 
 	for end := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {

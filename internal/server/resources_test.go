@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -67,18 +68,24 @@ func provisioning(_ *Config, c *yardmaster.Config) {
 	}
 }
 
-// grant lets the provider grant a lease, once a round has asked for it.
-func (y *yard) grant(t *testing.T, lease id.Lease) {
-	t.Helper()
-	eventually(t, "the request for "+string(lease), func() bool {
-		asked := false
-		y.must(y.loop.Query(t.Context(), func(now *yardmaster.Yard) { asked = now.Lease(lease) != nil }))
+// requested waits until a lease is requested: after a round that took long, jobs wait a moment for the next one.
+func (y *yard) requested(l id.Lease) {
+	y.t.Helper()
+	eventually(y.t, "lease "+string(l)+" is requested", func() bool {
+		known := false
+		y.must(y.loop.Query(y.t.Context(), func(core *yardmaster.Yard) { known = core.Lease(l) != nil }))
 
-		return asked
+		return known
 	})
+}
 
-	machine := fleet.Instance{ID: "i-1", Lease: lease, State: fleet.InstanceUp, Billed: -1}
-	y.do(yardmaster.LeaseGranted{Lease: lease, Provider: "testcloud", Machine: machine})
+// grant lets the provider grant a lease that was requested.
+func (y *yard) grant(l id.Lease) {
+	y.t.Helper()
+	y.requested(l)
+
+	machine := fleet.Instance{ID: "i-1", Lease: l, State: fleet.InstanceUp, Billed: -1}
+	y.do(yardmaster.LeaseGranted{Lease: l, Provider: "testcloud", Machine: machine})
 }
 
 func TestOffersAreListedByPriceAndWhatIsClosedIsExplained(t *testing.T) {
@@ -117,6 +124,7 @@ func TestOffersAreListedByPriceAndWhatIsClosedIsExplained(t *testing.T) {
 	wantFault(t, err, fault.Invalid, "bad_cursor")
 
 	y.submit(ada, "run: a\nresources: {memory: 900GB}")
+	y.requested("l1")
 	y.do(yardmaster.LeaseRefused{Lease: "l1", Code: fleet.RefusedCapacity, Why: "there is none"})
 	page, err := ada.Offers(t.Context(), api.OfferFilter{})
 	y.must(err)
@@ -140,11 +148,12 @@ func TestALeaseIsSeenByWhoPaysAndReturnedByAnAdmin(t *testing.T) {
 	bob := y.researcher("bob")
 	root := y.admin()
 
-	for _, c := range []*api.Client{ada, bob, ada} {
+	for i, c := range []*api.Client{ada, bob, ada} {
 		y.submit(c, "run: a\nresources: {memory: 900GB}")
+		y.requested(id.Lease("l" + strconv.Itoa(i+1)))
 	}
 
-	y.grant(t, "l1")
+	y.grant("l1")
 
 	y.advance(5 * time.Minute)
 
@@ -220,6 +229,7 @@ func TestTheReaperSaysWhatItFound(t *testing.T) {
 	}
 
 	y.submit(y.researcher("ada"), "run: a\nresources: {memory: 900GB}")
+	y.requested("l1")
 	y.do(yardmaster.OutcomeUnknown{Lease: "l1", Why: "timed out"})
 
 	y.do(
@@ -614,9 +624,10 @@ func TestUsageHasTheFourGroups(t *testing.T) {
 	n.listen()
 	n.started(ada)
 	y.submit(y.researcher("bob"), "run: b\nresources: {memory: 900GB}")
+	y.requested("l1")
 	began := y.clock.Now()
 
-	y.grant(t, "l1")
+	y.grant("l1")
 
 	y.advance(time.Hour)
 	u, err := root.Usage(t.Context(), api.UsageQuery{From: began.Add(-time.Hour)})

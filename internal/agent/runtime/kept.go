@@ -11,7 +11,6 @@ import (
 
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/clock"
-	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -151,7 +150,7 @@ func (r *Runtime) dropKept() error {
 	for len(r.kept) > 0 {
 		oldest := r.kept[0]
 		if r.clk.Now().Sub(oldest.At) <= r.opt.KeepRuns && r.keptSize <= r.opt.KeptBytes {
-			free, size, err := diskspace.Free(r.dir)
+			free, size, err := r.opt.Free(r.dir)
 			if err != nil || free >= size/leastFree {
 				return err
 			}

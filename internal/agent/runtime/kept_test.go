@@ -12,9 +12,9 @@ import (
 
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/clock"
-	"trainyard/internal/diskspace/smalldisk"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
+	"trainyard/internal/job"
 )
 
 // laterClock is the wall clock, set forward.
@@ -24,6 +24,11 @@ type laterClock struct {
 }
 
 func (c *laterClock) Now() time.Time { return c.Wall.Now().Add(time.Duration(c.by.Load())) }
+
+// roomy is a disk with room, whatever that of this machine has.
+func roomy(o *Options) {
+	o.Free = func(string) (free, total job.Bytes, err error) { return 900, 1000, nil }
+}
 
 // forgotten is a run that has ended and was forgotten; its program wrote a file.
 func (y *yard) forgotten(content string) id.Run {
@@ -60,8 +65,7 @@ func (y *yard) keptResult(run id.Run) string {
 func TestTheWorkingDirectoryOfAnEndedRunIsKeptForAWhile(t *testing.T) {
 	t.Parallel()
 	clk := &laterClock{}
-	dir := smalldisk.Mount(t, 16) // nothing is kept on a disk that is nearly full, as that of the test may be
-	y := newYard(t, func(o *Options) { o.Dir, o.Clock, o.KeepRuns, o.KeptBytes = dir, clk, time.Hour, 1000 })
+	y := newYard(t, roomy, func(o *Options) { o.Clock, o.KeepRuns, o.KeptBytes = clk, time.Hour, 1000 })
 
 	first := y.forgotten(strings.Repeat("a", 600))
 	if got := y.keptResult(first); len(got) != 600 {
@@ -101,10 +105,43 @@ func TestTheWorkingDirectoryOfAnEndedRunIsKeptForAWhile(t *testing.T) {
 	}
 }
 
+// Working directories are kept only as long as the disk has room for other things.
+func TestTheOldestWorkingDirectoriesGoWhileTheDiskIsFull(t *testing.T) {
+	t.Parallel()
+	clk := &laterClock{}
+	var full atomic.Bool
+	y := newYard(t, func(o *Options) {
+		o.Clock, o.KeepRuns, o.KeptBytes = clk, time.Hour, 1000
+		o.Free = func(dir string) (free, total job.Bytes, err error) {
+			kept, err := os.ReadDir(filepath.Join(dir, rundir.KeptDir))
+			if full.Load() && len(kept) > 1 {
+				return 99, 1000, err
+			}
+
+			return 100, 1000, err
+		}
+	})
+
+	first := y.forgotten("a")
+	clk.by.Add(int64(time.Minute))
+	second := y.forgotten("b")
+
+	if y.keptResult(first) != "a" || y.keptResult(second) != "b" {
+		t.Fatalf("with a tenth of the disk free: first %q, second %q", y.keptResult(first), y.keptResult(second))
+	}
+
+	full.Store(true) // until one of them is gone
+	y.pruneKept()
+
+	if y.keptResult(first) != "" || y.keptResult(second) != "b" {
+		t.Errorf("with less: first %q, second %q", y.keptResult(first), y.keptResult(second))
+	}
+}
+
 // The time of a kept directory also passes on a node where nothing else happens.
 func TestAKeptWorkingDirectoryIsRemovedInTime(t *testing.T) {
 	t.Parallel()
-	y := newYard(t, func(o *Options) { o.KeepRuns, o.KeptBytes = time.Second, 1000 })
+	y := newYard(t, roomy, func(o *Options) { o.KeepRuns, o.KeptBytes = time.Second, 1000 })
 	dir := filepath.Join(y.dir, rundir.KeptDir, rundir.RankName(y.forgotten("a"), 0))
 
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {

@@ -20,6 +20,7 @@ import (
 	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/api"
 	"trainyard/internal/clock"
+	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -83,6 +84,8 @@ type Options struct {
 	// them may have; none is kept if left out.
 	KeepRuns  time.Duration
 	KeptBytes job.Bytes
+	// Free returns the free and total bytes of the disk that holds a directory; the default asks the system.
+	Free func(dir string) (free, total job.Bytes, err error)
 }
 
 // Runtime executes the ranks of this machine. Its methods may be called from several goroutines.
@@ -188,6 +191,10 @@ func (o *Options) fill() (err error) {
 
 	if o.SetupAge == 0 {
 		o.SetupAge = 30 * 24 * time.Hour
+	}
+
+	if o.Free == nil {
+		o.Free = diskspace.Free
 	}
 
 	return nil

@@ -54,7 +54,9 @@ func TestTheBestIsMarkedOnlyWhereItIsTold(t *testing.T) {
 func TestTooltipsAreWrittenForPeople(t *testing.T) {
 	t.Parallel()
 
-	for seconds, want := range map[float64]string{114.833253152: "114.8s", 0: "0", 3492: "58.2m"} {
+	for seconds, want := range map[float64]string{
+		114.833253152: "114.8s", 0: "0", 3492: "58.2m", 5400: "90m", 8400: "2h 20m", 10800: "3h", 8410: "2.3h",
+	} {
 		if got := axisTime(seconds); got != want {
 			t.Errorf("%v is %q, want %q", seconds, got, want)
 		}

@@ -349,7 +349,7 @@ func pair(large int, unit string, small int, smaller string) string {
 	return fmt.Sprintf("%d%s %d%s", large, unit, small, smaller)
 }
 
-// axisTime writes a time of a simulation as an axis does: in its largest unit.
+// axisTime writes a time of a simulation as an axis does: in its largest unit, and minutes of an hour as such.
 func axisTime(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	switch {
@@ -361,6 +361,8 @@ func axisTime(seconds float64) string {
 		return trim(seconds) + "s"
 	case d < 2*time.Hour && d%time.Hour != 0:
 		return trim(d.Minutes()) + "m"
+	case d < 72*time.Hour && d%time.Minute == 0 && d%time.Hour != 0:
+		return fmt.Sprintf("%dh %dm", d/time.Hour, d%time.Hour/time.Minute)
 	case d < 72*time.Hour:
 		return trim(d.Hours()) + "h"
 	}

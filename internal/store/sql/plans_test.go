@@ -85,7 +85,7 @@ func (p spiedPool) Connect(ctx context.Context) (driver.Conn, error) {
 		var ok bool
 		c.Conn, ok = raw.(driver.Conn)
 		if !ok {
-			return fmt.Errorf("%T is no connection", raw)
+			return fmt.Errorf("got %T, want a connection", raw)
 		}
 
 		return nil

@@ -41,6 +41,13 @@ class Shard:
         assert state["rank"] == rank, state
         self.drawn = state["drawn"]
 
+def meet():
+    "Wait for the others: whoever ends sooner breaks the connections that they still use, and PyTorch aborts them."
+    done = [os.environ["MEETING"] + f"-{r}" for r in range(torch.distributed.get_world_size())]
+    open(done[rank], "w").close()
+    while not all(map(os.path.exists, done)):
+        time.sleep(0.01)
+
 sharded = os.environ.get("SHARDED") == "1"
 x = torch.linspace(-1, 1, 64).unsqueeze(1)
 data = DataLoader(torch.utils.data.TensorDataset(x, x * x), batch_size=4, seed=3)
@@ -67,16 +74,12 @@ while step < steps and checkpoints.proceed(step):
         os.kill(os.getpid(), signal.SIGTERM)
     if os.environ.get("KILLED_AT") == str(step):
         checkpoints.wait()
-        # Each dies only when the others need nothing from it any more.
-        done = [os.environ["MEETING"] + f"-{r}" for r in range(torch.distributed.get_world_size())]
-        open(done[rank], "w").close()
-        while not all(map(os.path.exists, done)):
-            time.sleep(0.01)
+        meet()
         os.kill(os.getpid(), signal.SIGKILL)
 checkpoints.save(step, wait=True)
 print("ended at", step, flush=True)
-torch.distributed.barrier()
 trainyard.flush()
+meet()
 os._exit(0)  # PyTorch 1.13 sometimes aborts when it ends its process groups
 """
 

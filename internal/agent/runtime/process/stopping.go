@@ -14,11 +14,13 @@ import (
 // loaders get SIGTERM too loses them while it saves, and fails. Therefore SIGTERM first goes only to processes
 // without a parent in the program: those whose parent is outside the program, is a shell, or has exited. The others
 // are left to their parents until the caller asks for all. Even then a process that reads the output of another
-// one, as tee does behind a training, is spared, because the writer would fail without its reader. The reader exits
-// at the end of its input, or gets SIGTERM once the writer is gone. Processes started after the first call belong
-// to the saving of the checkpoint and never get SIGTERM.
+// one, as tee does behind a training, is spared, because the writer would fail without its reader. When the writer is
+// gone, the reader still has to pass on what it has not read yet: it exits at the end of its input, and gets SIGTERM
+// only if it is still there when the caller asks for all. Processes started after the first call belong to the saving
+// of the checkpoint and never get SIGTERM.
 type Stopping struct {
 	signalled map[name]bool // processes at the first call; true for those that got SIGTERM
+	readers   map[name]bool // that were spared because they read the output of another one
 	begun     bool          // Next has been called
 }
 
@@ -39,6 +41,8 @@ type Relations struct {
 func (s *Stopping) Next(procs []Process, kin Relations, all bool) []Process {
 	next := s.choose(procs, kin, all)
 	if len(next) == 0 && !s.begun { // they read from each other in a cycle
+		clear(s.readers)
+
 		next = s.choose(procs, Relations{kin.Shell, func(Process, []Process) bool { return false }}, all)
 	}
 
@@ -49,7 +53,7 @@ func (s *Stopping) Next(procs []Process, kin Relations, all bool) []Process {
 
 func (s *Stopping) choose(procs []Process, kin Relations, all bool) []Process {
 	if s.signalled == nil {
-		s.signalled = map[name]bool{}
+		s.signalled, s.readers = map[name]bool{}, map[name]bool{}
 		for _, p := range procs {
 			s.signalled[name{p.PID, p.Started}] = false
 		}
@@ -62,14 +66,22 @@ func (s *Stopping) choose(procs []Process, kin Relations, all bool) []Process {
 
 	var next []Process
 	for _, p := range procs {
-		if told, there := s.signalled[name{p.PID, p.Started}]; told || !there {
+		this := name{p.PID, p.Started}
+		if told, there := s.signalled[this]; told || !there {
 			continue
 		}
 
-		if (all || unattended(p, parents, kin.Shell)) && !kin.ReadsFrom(p, procs) {
-			s.signalled[name{p.PID, p.Started}] = true
-			next = append(next, p)
+		if !all && (s.readers[this] || !unattended(p, parents, kin.Shell)) {
+			continue
 		}
+
+		if kin.ReadsFrom(p, procs) {
+			s.readers[this] = true
+			continue
+		}
+
+		s.signalled[this] = true
+		next = append(next, p)
 	}
 
 	return next
