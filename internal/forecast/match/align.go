@@ -30,6 +30,7 @@ var kernels = []kernel{
 const (
 	gridSize       = 24   // scales at which each past curve is tried before the best is refined
 	minProgress    = 0.02 // smallest fraction of the work that an alignment may assume done
+	minGoal        = 1e-6 // earliest that a goal counts as reached: 0 says that it was not, and far less cannot be squared
 	scaleUnit      = 0.1  // log scale within which two jobs count as on the same scale
 	missingPenalty = 0.01 // difference assumed where a past curve has no points
 	outlierScale   = 0.2  // of the robust loss: larger differences hardly count more
@@ -206,7 +207,7 @@ func (s *runningCurve) goalReachedAt(h *neighbour) float64 {
 			part = min(max((s.goal.Value-from)/(to-from), 0), 1)
 		}
 
-		return (float64(k-1) + part) / cells
+		return max((float64(k-1)+part)/cells, minGoal)
 	}
 
 	if math.Abs(h.values[cells]-s.goal.Value) <= 0.01*h.valueRange {

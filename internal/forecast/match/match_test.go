@@ -395,6 +395,23 @@ func TestMatchAlwaysSaysANumber(t *testing.T) {
 	})
 }
 
+// Past jobs passed the goal at their very beginning, at a fraction of their work that is too small to be squared.
+func TestMatchOfATargetThatPastCurvesPassedAtOnce(t *testing.T) {
+	t.Parallel()
+	long := curve.Curve{X: []float64{1}, Y: []float64{0}, Goal: curve.Goal{Value: 1, Rising: true, Set: true}}
+	for i := range 60 {
+		long.X, long.Y = append(long.X, 1e12*float64(i+1)), append(long.Y, 0.5+float64(i)/120)
+	}
+
+	past := []history.Past{{Job: id.NewJob(1), Features: gpt, Curve: long, End: 60e12}}
+	c := curve.Curve{X: []float64{1, 1e12, 2e12, 3e12}, Y: make([]float64, 4)}
+	c.Goal = curve.Goal{Value: 1e-163, Rising: true, Set: true}
+
+	if m, err := match.NewPool(past).Match(match.Query{Curve: &c, Features: gpt}); err == nil {
+		t.Errorf("it says %+v, want that no curve is like this one", m)
+	}
+}
+
 func BenchmarkMatch(b *testing.B) {
 	goal := curve.Goal{Value: drop(1), Set: true}
 	pool := match.NewPool(family(200, drop, goal, gpt))
