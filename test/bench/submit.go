@@ -87,7 +87,7 @@ func (s submitSection) postgres(ctx context.Context, out *[]figure, binary strin
 }
 
 // best adds the best of some rounds. A submission with an idempotency key is a
-// figure beside: it asks the store first whether the key is known.
+// figure beside: the key is checked, and stored with the job.
 func (s submitSection) best(
 	ctx context.Context,
 	out *[]figure,

@@ -183,6 +183,10 @@ func (s *Store) Commit(ctx context.Context, batches ...*yardmaster.Batch) error 
 		return store.ErrNotLeader
 	}
 
+	if f := s.keys.Load(); f != nil {
+		f.addBatches(batches)
+	}
+
 	books, err := foldLedger(batches)
 	if err != nil {
 		return s.failure("commit", fault.New(fault.Internal, "bad_value", "a value cannot be stored: %s", err).WithCause(err))

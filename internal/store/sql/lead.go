@@ -143,6 +143,7 @@ func (s *Store) beginTerm(ctx context.Context, c store.Candidate, seen store.Lea
 	}
 
 	s.term.Store(term)
+	s.keys.Store(newKeyFilter())
 	s.commits, s.doubt = commits, nil
 
 	return true, nil
@@ -190,6 +191,8 @@ func (s *Store) Resign(ctx context.Context) error {
 	if term == 0 {
 		return nil
 	}
+
+	s.keys.Store(nil)
 
 	ctx, cancel := context.WithTimeout(ctx, s.timeouts.Commit)
 	defer cancel()

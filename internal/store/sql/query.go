@@ -113,8 +113,17 @@ func (s *Store) JobByKey(ctx context.Context, owner id.User, key string) (job.Jo
 		key,
 	)
 
-	// Hardly ever is there one, and the index alone says so.
-	num, err := one(ctx, s.read, "job", keyQuery, []any{clean(string(owner)), clean(key)}, readNumber, missing)
+	k := submitKey{clean(string(owner)), clean(key)}
+
+	never, err := s.neverStored(ctx, k)
+	if err != nil {
+		return job.Job{}, err
+	}
+	if never {
+		return job.Job{}, missing
+	}
+
+	num, err := one(ctx, s.read, "job", keyQuery, []any{k.owner, k.key}, readNumber, missing)
 	if err != nil {
 		return job.Job{}, err
 	}

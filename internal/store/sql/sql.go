@@ -57,7 +57,8 @@ type Store struct {
 	clock    clock.Clock
 	log      *slog.Logger
 	timeouts Timeouts
-	term     atomic.Int64 // of this store's server as the leader; 0 if it does not lead
+	term     atomic.Int64              // of this store's server as the leader; 0 if it does not lead
+	keys     atomic.Pointer[keyFilter] // of the term; nil if this store's server does not lead
 
 	mu      sync.Mutex // guards the fields below, and is held during a commit
 	unlock  func() error
