@@ -120,37 +120,72 @@ func SpotOf(n *fleet.Node) dataset.Spot {
 // Clone returns a view that does not change with the yard, for a plan that is made
 // outside the loop. What is never changed in place is shared: nodes, job specs, allocations,
 // the tariff, and the snapshot of the datasets.
-func (v *View) Clone() *View {
-	c := *v
-	c.Bands, c.Changes = nil, nil // they belong to the table and only save work
-	c.Queue = v.Queue.Clone()
-	c.Offers = slices.Clone(v.Offers)
-	c.Exhausted = slices.Clone(v.Exhausted)
+func (v *View) Clone() *View { return v.Copy(func() []fleet.Room { return v.Rooms }).View() }
 
-	c.Rooms = slices.Clone(v.Rooms)
-	for i := range c.Rooms {
-		c.Rooms[i].Holds = slices.Clone(c.Rooms[i].Holds)
-	}
+// Copy is a view at one moment, of which View makes a clone, perhaps later and outside the loop.
+type Copy struct {
+	view    View // without rooms, queue and running jobs
+	rooms   func() []fleet.Room
+	queue   *queue.Copy
+	running []Running
+}
 
-	c.Running = make([]*Running, len(v.Running))
+// Copy does the part of Clone that must be done before the yard goes on, and which takes a fraction of the time. What
+// rooms returns must not change until View has been called.
+func (v *View) Copy(rooms func() []fleet.Room) *Copy {
+	c := &Copy{view: *v, rooms: rooms, queue: v.Queue.Copy(), running: make([]Running, len(v.Running))}
+	c.view.Bands, c.view.Changes = nil, nil // they belong to the table and only save work
+	c.view.Rooms, c.view.Queue, c.view.Running = nil, nil, nil
+	c.view.Offers = slices.Clone(v.Offers)
+	c.view.Exhausted = slices.Clone(v.Exhausted)
+
+	items := queue.CopyItems(len(v.Running), func(yield func(*queue.Item) bool) {
+		for _, r := range v.Running {
+			if !yield(r.Item) {
+				return
+			}
+		}
+	})
+
 	for i, r := range v.Running {
-		run := *r
-		run.Item = r.Item.Clone()
-		run.Shape = c.Queue.ShapeOf(r.Shape.Need)
-		c.Running[i] = &run
+		c.running[i] = *r
+		c.running[i].Item = &items[i]
 	}
 
-	c.Leases = make([]*fleet.Lease, len(v.Leases))
+	c.view.Leases = make([]*fleet.Lease, len(v.Leases))
 	for i, l := range v.Leases {
 		lease := *l
-		c.Leases[i] = &lease
+		c.view.Leases[i] = &lease
 	}
 
 	if v.Past != nil {
-		c.Past = v.Past.Clone()
+		c.view.Past = v.Past.Clone()
 	}
 
-	return &c
+	return c
+}
+
+// Now returns the time of the view.
+func (c *Copy) Now() time.Time { return c.view.Now }
+
+// View returns the view, which takes over what was copied: it may be called once.
+func (c *Copy) View() *View {
+	v := c.view
+	v.Queue = c.queue.Queue()
+
+	v.Rooms = slices.Clone(c.rooms())
+	for i := range v.Rooms {
+		v.Rooms[i].Holds = slices.Clone(v.Rooms[i].Holds)
+	}
+
+	v.Running = make([]*Running, len(c.running))
+	for i := range c.running {
+		r := &c.running[i]
+		r.Shape = v.Queue.ShapeOf(r.Shape.Need)
+		v.Running[i] = r
+	}
+
+	return &v
 }
 
 // UnmarshalJSON reads a view that was written as JSON.

@@ -3,36 +3,61 @@ package queue
 import (
 	"cmp"
 	"encoding/json"
+	"iter"
 	"maps"
 	"slices"
 	"time"
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/job"
 )
 
 // Clone returns a queue of the same jobs that does not change with this one.
-func (l *Queue) Clone() *Queue {
-	c := New()
+func (l *Queue) Clone() *Queue { return l.Copy().Queue() }
 
-	for _, it := range l.Stays {
-		c.Add(it.Clone(), it.Shape.Need)
-	}
+// Copy is the jobs of a queue at one moment. Making it takes a fraction of the time that Clone takes: where the queue
+// belongs to a loop that must not wait, the rest is done elsewhere, by Queue.
+type Copy struct{ items []Item }
 
-	return c
+// Copy copies the jobs.
+func (l *Queue) Copy() *Copy {
+	return &Copy{CopyItems(l.length, func(yield func(*Item) bool) {
+		for _, it := range l.Stays {
+			if !yield(it) {
+				return
+			}
+		}
+	})}
 }
 
-// Clone returns a copy of a job that does not change with it. The two share the shape
-// until the copy is added to a queue.
-func (it *Item) Clone() *Item {
-	c := *it
+// Queue returns the queue of the copied jobs, which it takes over: it may be called once.
+func (c *Copy) Queue() *Queue {
+	l := New()
 
-	if it.Outlook != nil {
-		outlook := *it.Outlook
-		c.Outlook = &outlook
+	for i := range c.items {
+		it := &c.items[i]
+		l.Add(it, it.Shape.Need)
 	}
 
-	return &c
+	return l
+}
+
+// CopyItems returns copies of at most n jobs that do not change with them. They share the shapes until they are added
+// to a queue; the need of a shape never changes.
+func CopyItems(n int, jobs iter.Seq[*Item]) []Item {
+	items, outlooks := make([]Item, 0, n), make([]job.Outlook, 0, n) // neither grows, for items point to outlooks
+
+	for it := range jobs {
+		items = append(items, *it)
+
+		if it.Outlook != nil {
+			outlooks = append(outlooks, *it.Outlook)
+			items[len(items)-1].Outlook = &outlooks[len(outlooks)-1]
+		}
+	}
+
+	return items
 }
 
 // ShapeOf returns the shape of the jobs with this need, even if none of them is queued.

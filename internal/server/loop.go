@@ -376,7 +376,7 @@ func (l *Loop) round(ctx context.Context) {
 func (l *Loop) plan(ctx context.Context, p *yardmaster.Planning) {
 	l.planner.Go(func() {
 		plan := p.Plan(func() bool { return ctx.Err() != nil })
-		took := l.clock.Now().Sub(p.View.Now)
+		took := l.clock.Now().Sub(p.Now)
 		l.metrics.Round(took)
 
 		a, delivered := l.deliver(ctx, yardmaster.PlanReady{Plan: plan})

@@ -194,8 +194,8 @@ func (s *Server) submittedBefore(ctx context.Context, m *yardmaster.Submit, repl
 // rehearsalTime bounds how long a policy is asked what it would do with the jobs of a file.
 const rehearsalTime = 2 * time.Second
 
-// preview says what would happen to the jobs of a file. The yard is copied in the loop and the
-// policy is asked outside it.
+// preview says what would happen to the jobs of a file. The loop only copies the yard: a queue is
+// made of the copy, and the policy asked, outside it.
 func (s *Server) preview(
 	ctx context.Context,
 	owner id.User,

@@ -151,6 +151,33 @@ func BenchmarkRoundIncremental(b *testing.B) {
 	}
 }
 
+// BenchmarkRehearse is a dry run in a full yard: what it takes in the loop, and all of making a view.
+func BenchmarkRehearse(b *testing.B) {
+	y := benchYard(b, 1000, 25_000)
+	y.Round(y.now)
+	y.Take()
+
+	file := []yardmaster.Candidate{{Spec: spec(1)}}
+
+	b.Run("loop", func(b *testing.B) {
+		b.ReportAllocs()
+
+		for b.Loop() {
+			if _, err := y.Rehearse(y.now, "alice", file); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+
+	b.Run("view", func(b *testing.B) {
+		b.ReportAllocs()
+
+		for b.Loop() {
+			y.View(y.now)
+		}
+	})
+}
+
 // BenchmarkMessages is the life of jobs as messages: submitted, preparing,
 // running, ended, with two heartbeats of nodes between each; a round and a
 // batch for every 512 messages, as many share a commit under load.

@@ -319,7 +319,7 @@ func (c *costYard) runs(rt *rapid.T, nodes int, seconds int64, rent forecast.Ren
 	}
 
 	// The forecast has a remaining time of its own: its cost must be what that time costs.
-	so := c.JobStatuses([]id.Job{"j1"})[0].Cost
+	so := c.JobStatuses([]id.Job{"j1"}).Answer()[0].Cost
 	f := forecast.Make(&forecast.Input{
 		Job: &j, Now: c.now, Hourly: hourly, Rent: rent, CostSoFar: so,
 		Runs: []forecast.Stretch{{Epoch: 1, GPUs: j.Spec.Resources.GPUs.Min * nodes, Nodes: nodes, From: began}},

@@ -160,15 +160,33 @@ func (s *Snapshot) Status(now time.Time, j *job.Job, explainer Explainer) JobSta
 	return status
 }
 
-// JobStatuses returns the status of each job; that of one that is not in memory is empty.
-func (y *Yard) JobStatuses(jobs []id.Job) []JobStatus {
-	list := make([]JobStatus, len(jobs))
-	s := y.Snapshot(y.now)
-	explainer := s.Explainer(y.now)
+// StatusQuery is the question for the status of jobs. It is answered outside the loop: why jobs wait takes longest to
+// find out.
+type StatusQuery struct {
+	snapshot *Snapshot
+	jobs     []job.Job // without an id if they are not in memory
+}
 
+// JobStatuses asks for the status of jobs as they are now.
+func (y *Yard) JobStatuses(jobs []id.Job) *StatusQuery {
+	q := &StatusQuery{snapshot: y.Snapshot(y.now), jobs: make([]job.Job, len(jobs))}
 	for i, j := range jobs {
 		if r, ok := y.jobs[j]; ok {
-			list[i] = s.Status(y.now, &r.Job, explainer)
+			q.jobs[i] = r.Job
+		}
+	}
+
+	return q
+}
+
+// Answer returns the status of each job; that of one that is not in memory is empty.
+func (q *StatusQuery) Answer() []JobStatus {
+	list := make([]JobStatus, len(q.jobs))
+	explainer := q.snapshot.Explainer(q.snapshot.at)
+
+	for i := range q.jobs {
+		if j := &q.jobs[i]; j.ID != "" {
+			list[i] = q.snapshot.Status(q.snapshot.at, j, explainer)
 		}
 	}
 

@@ -143,7 +143,7 @@ func TestStandsTellCostProgressAndStart(t *testing.T) {
 	y.round()
 	y.pass(100*time.Second, "a")
 
-	stands := y.JobStatuses([]id.Job{first, second, "j99"})
+	stands := y.JobStatuses([]id.Job{first, second, "j99"}).Answer()
 	if p := stands[0].Progress; p == nil || p.Work != 100 || p.Done < 9 || p.Done > 11 {
 		t.Errorf("progress = %+v, want about 10 of 100", p)
 	}

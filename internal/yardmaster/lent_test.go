@@ -187,7 +187,7 @@ func TestProgressStandsStillDuringALoan(t *testing.T) {
 			y := newLender(t, brief(), func(*fleet.Inventory) {})
 			wantDone := func(want float64) {
 				t.Helper()
-				if p := y.JobStatuses([]id.Job{"j1"})[0].Progress; p == nil || p.Done < want-5 || p.Done > want+5 {
+				if p := y.JobStatuses([]id.Job{"j1"}).Answer()[0].Progress; p == nil || p.Done < want-5 || p.Done > want+5 {
 					t.Errorf("progress of j1 is %+v, want %g units", p, want)
 				}
 			}

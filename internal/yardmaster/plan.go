@@ -17,7 +17,8 @@ func (y *Yard) Slow() bool {
 
 // Planning is a plan that is being made outside the loop.
 type Planning struct {
-	View   *place.View // not shared with the yard
+	Now    time.Time   // when it was begun
+	copied *place.Copy // of the view; not shared with the yard
 	policy place.Policy
 	limit  func() bool // reports that its time is up; nil if it has no limit
 }
@@ -25,7 +26,8 @@ type Planning struct {
 // Begin takes the view for a plan that is made outside the loop. No other plan is due until
 // PlanReady has delivered it.
 func (y *Yard) Begin(now time.Time) *Planning {
-	p := &Planning{View: y.View(now), policy: y.cfg.Policy, limit: y.timeLimit()}
+	v := y.view(now)
+	p := &Planning{Now: v.Now, copied: y.copyView(v), policy: y.cfg.Policy, limit: y.timeLimit()}
 	y.planning = true
 	y.planDue = false
 	y.atBegin = place.Rehearsal(y.cfg.Policy)
@@ -33,9 +35,9 @@ func (y *Yard) Begin(now time.Time) *Planning {
 	return p
 }
 
-// Plan asks the policy. The plan is cut short when its time is up or stop reports true.
+// Plan asks the policy, once. The plan is cut short when its time is up or stop reports true.
 func (p *Planning) Plan(stop func() bool) place.Plan {
-	return place.Within(p.policy, p.View, func() bool { return stop() || p.limit != nil && p.limit() })
+	return place.Within(p.policy, p.copied.View(), func() bool { return stop() || p.limit != nil && p.limit() })
 }
 
 // timeLimit starts the time of a plan and returns what reports that it is up, nil if there is

@@ -24,7 +24,8 @@ type Candidate struct {
 // Rehearsal is the yard as it would be if the jobs of a file were submitted now. It shares
 // nothing with the yard that changes, so that the policy is asked outside the loop.
 type Rehearsal struct {
-	view   *place.View
+	copied *place.Copy // of the view
+	view   *place.View // made of it by Previews
 	policy place.Policy
 	offers []fleet.Offer // all, open or not
 	jobs   []rehearsedJob
@@ -32,7 +33,7 @@ type Rehearsal struct {
 
 // rehearsedJob is one job of the file.
 type rehearsedJob struct {
-	item *queue.Item // in the view's queue; nil if it would not be queued
+	item *queue.Item // to be queued; nil if it would not be
 	why  place.Why   // why it would not be queued
 	need fleet.Need
 	last time.Duration // as declared
@@ -97,18 +98,19 @@ func (y *Yard) Rehearse(now time.Time, owner id.User, file []Candidate) (*Rehear
 		policy = y.atBegin
 	}
 
-	h := &Rehearsal{
-		view: y.View(now), policy: place.Rehearsal(policy), offers: y.cfg.Offers,
-		jobs: make([]rehearsedJob, len(file)),
-	}
+	h := &Rehearsal{policy: place.Rehearsal(policy), offers: y.cfg.Offers, jobs: make([]rehearsedJob, len(file))}
+	v := y.view(now)
+
 	for i, r := range records {
-		h.jobs[i] = y.rehearse(h.view, r)
+		h.jobs[i] = y.rehearse(v, r)
 	}
+
+	h.copied = y.copyView(v)
 
 	return h, nil
 }
 
-// rehearse queues a job in a clone of the view, unless it would not be queued.
+// rehearse describes a job as one to be queued, unless it would not be, and adds its limits to the view.
 func (y *Yard) rehearse(v *place.View, r *jobRecord) rehearsedJob {
 	y.expectMemory(r)
 	need := y.describeItem(r)
@@ -141,14 +143,21 @@ func (y *Yard) rehearse(v *place.View, r *jobRecord) rehearsedJob {
 	}
 
 	out.item = r.entry
-	v.Queue.Add(out.item, need)
 
 	return out
 }
 
-// Previews asks the policy and says what would become of each job. The search of the policy is
+// Previews asks the policy and says what would become of each job; it may be called once. The search of the policy is
 // cut short when stop reports true; nil sets no limit.
 func (h *Rehearsal) Previews(stop func() bool) []Preview {
+	h.view = h.copied.View()
+
+	for i := range h.jobs {
+		if o := &h.jobs[i]; o.item != nil {
+			h.view.Queue.Add(o.item, o.need)
+		}
+	}
+
 	list := make([]Preview, len(h.jobs))
 	for i := range h.jobs {
 		m := fleet.NewMatcher(h.jobs[i].need)

@@ -135,7 +135,7 @@ func TestTheStartOfAHeldJobIsNotDueAtAnyMoment(t *testing.T) {
 		t.Errorf("why %+v, want one that does not end before midnight", why)
 	}
 
-	if status := y.JobStatuses([]id.Job{j})[0]; !status.Start.IsZero() || !status.Outside {
+	if status := y.JobStatuses([]id.Job{j}).Answer()[0]; !status.Start.IsZero() || !status.Outside {
 		t.Errorf("forecasts are told %+v, want that its start is not known", status)
 	}
 
@@ -158,7 +158,7 @@ func TestTheStartOfAJobWhoseNodeBootsIsThatOfTheNode(t *testing.T) {
 	y.pass(time.Minute)
 
 	why, _ := y.Why(y.now, "j1")
-	status := y.JobStatuses([]id.Job{"j1"})[0]
+	status := y.JobStatuses([]id.Job{"j1"}).Answer()[0]
 	if want := start.Add(4 * time.Minute); !why.Start.Equal(want) || !status.Start.Equal(want) || !status.Outside ||
 		!strings.HasSuffix(why.Sentence, "expected at "+want.Format("15:04 MST")) {
 		t.Errorf("why %+v, status %+v, want a start at %s", why, status, want)

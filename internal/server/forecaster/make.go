@@ -62,10 +62,10 @@ func (f *Forecaster) make(ctx context.Context, due []id.Job) error {
 	began := f.Clock.Now()
 	renew := f.marketStale(began)
 
-	var stands []yardmaster.JobStatus // written by the loop, perhaps after this call has timed out
+	var asked *yardmaster.StatusQuery // written by the loop, perhaps after this call has timed out
 	var offers []fleet.Offer
 	err := f.Query(ctx, func(y *yardmaster.Yard) {
-		stands = y.JobStatuses(due)
+		asked = y.JobStatuses(due)
 		if renew {
 			offers, _ = y.Offers(began)
 		}
@@ -77,6 +77,8 @@ func (f *Forecaster) make(ctx context.Context, due []id.Job) error {
 	if renew {
 		f.setOffers(offers)
 	}
+
+	stands := asked.Answer()
 
 	var all []pendingForecast
 
