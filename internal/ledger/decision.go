@@ -129,7 +129,20 @@ func (g *Ledger) BookSavings(now time.Time, j id.Job) {
 
 // takeDecisions adds the changed decisions to what has to be stored.
 func (g *Ledger) takeDecisions() {
-	for _, j := range slices.Sorted(maps.Keys(g.changedDecisions)) {
+	g.scratch.jobs = slices.AppendSeq(g.scratch.jobs[:0], maps.Keys(g.changedDecisions))
+	slices.Sort(g.scratch.jobs)
+
+	left := 0
+	for _, j := range g.scratch.jobs {
+		if g.decisions[j] != nil {
+			left++
+		}
+	}
+
+	g.changes.Decisions = slices.Grow(g.changes.Decisions, left)
+	open := make([]Decision, 0, left) // one piece of memory for all
+
+	for _, j := range g.scratch.jobs {
 		l := g.decisions[j]
 		if l == nil {
 			g.changes.Settled = append(g.changes.Settled, j)
@@ -140,8 +153,8 @@ func (g *Ledger) takeDecisions() {
 		stored.Closed = slices.Clone(l.Closed)
 
 		if l.Open != nil {
-			open := *l.Open
-			stored.Open = &open
+			open = append(open, *l.Open)
+			stored.Open = &open[len(open)-1]
 		}
 
 		g.changes.Decisions = append(g.changes.Decisions, stored)
@@ -248,8 +261,14 @@ func RemainingCost(l *fleet.Lease, now, released time.Time) Nanos {
 func (g *Ledger) Unposted(now time.Time, j id.Job, nodes []id.Node, arriving []id.Lease) Nanos {
 	var sum Nanos
 	add := func(n id.Node) {
-		for _, p := range g.PeekNode(now, n) {
-			if p.Job == j {
+		m, ok := g.meters[n]
+		if !ok {
+			return
+		}
+
+		g.scratch.postings = m.Peek(g.scratch.postings[:0], now)
+		for i := range g.scratch.postings {
+			if p := &g.scratch.postings[i]; p.Job == j {
 				sum += p.Cost()
 			}
 		}

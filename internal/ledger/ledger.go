@@ -54,6 +54,13 @@ type Ledger struct {
 
 	decisions        map[id.Job]*JobDecisions
 	changedDecisions map[id.Job]bool // that have to be stored
+
+	// scratch is memory that is used again. Nothing in it outlives a call.
+	scratch struct {
+		nodes    []id.Node
+		jobs     []id.Job
+		postings []Posting
+	}
 }
 
 // New returns an empty ledger. charge is called for each posting that someone pays for.
@@ -230,9 +237,16 @@ func (g *Ledger) Rate(n *fleet.Node, k *job.Rank, l *fleet.Lease) money.PerHour 
 	return Hourly(n, g.tariff, l, h)
 }
 
+// usualPostings is for how many postings room is made in advance, at most.
+const usualPostings = 512
+
 // Take returns what has to be stored, and forgets it.
 func (g *Ledger) Take() Changes {
-	for _, n := range slices.Sorted(maps.Keys(g.dirty)) {
+	g.scratch.nodes = slices.AppendSeq(g.scratch.nodes[:0], maps.Keys(g.dirty))
+	slices.Sort(g.scratch.nodes)
+	g.changes.Meters = slices.Grow(g.changes.Meters, len(g.scratch.nodes))
+
+	for _, n := range g.scratch.nodes {
 		if m := g.meters[n]; m != nil {
 			g.changes.Meters = append(g.changes.Meters, m.Save())
 		}
@@ -243,6 +257,10 @@ func (g *Ledger) Take() Changes {
 
 	changes := g.changes
 	g.changes = Changes{}
+
+	if posted := len(changes.Postings); posted > 0 {
+		g.changes.Postings = make([]Posting, 0, min(posted, usualPostings)) // batches are of similar size
+	}
 
 	return changes
 }

@@ -75,3 +75,18 @@ func TestThePriceOfANode(t *testing.T) {
 		}
 	}
 }
+
+// TestEachDecisionIsStoredAsItIs: also if several are stored together, and not as it is changed later.
+func TestEachDecisionIsStoredAsItIs(t *testing.T) {
+	t.Parallel()
+	b := ledger.New(nil, func(*ledger.Posting) {})
+	b.Decide("j1", "ada", "", ledger.Decision{Kind: "first"})
+	b.Decide("j2", "ada", "", ledger.Decision{Kind: "second"})
+
+	got := b.Take().Decisions
+	b.Decision("j1").Kind = "changed"
+
+	if len(got) != 2 || got[0].Open.Kind != "first" || got[1].Open.Kind != "second" {
+		t.Errorf("stored are %+v, want both as they were", got)
+	}
+}

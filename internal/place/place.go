@@ -27,15 +27,27 @@ type Policy interface {
 	Plan(v *View) Plan
 }
 
+// Deliberator is a policy that says whether its plans take long.
+type Deliberator interface {
+	Policy
+	// Slow reports whether a plan may take so long that the server must make it outside its
+	// loop, on a Clone of the view. Such a policy makes one plan at a time and is not an Adviser.
+	Slow() bool
+}
+
+// IsSlow reports whether the plans of a policy are made outside the server's loop.
+func IsSlow(p Policy) bool {
+	d, ok := p.(Deliberator)
+
+	return ok && d.Slow()
+}
+
 // Searcher is a policy that searches for a better plan as long as it has time.
 type Searcher interface {
-	Policy
+	Deliberator
 	// Search is Plan with a time limit: once stop reports true it returns the best plan found
 	// so far. With a nil stop it is the same as Plan.
 	Search(v *View, stop func() bool) Plan
-	// Slow reports whether a search may take so long that the server must run it outside its
-	// loop, on a Clone of the view. Such a policy makes one plan at a time and is not an Adviser.
-	Slow() bool
 }
 
 // Rehearser is a policy that remembers something from plan to plan.

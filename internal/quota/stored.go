@@ -59,9 +59,15 @@ func (t *Tracker) Usage() []Usage { return t.usageOf(t.accounts) }
 
 func (t *Tracker) usageOf(accounts []*account) []Usage {
 	var all []Usage
+	periods := tenant.Periods()
+
 	for _, a := range accounts {
-		for i, p := range tenant.Periods() {
+		for i, p := range periods {
 			if w := &a.windows[i]; t.now.Before(w.end) {
+				if all == nil {
+					all = make([]Usage, 0, len(accounts)*len(periods))
+				}
+
 				all = append(all, Usage{
 					Subject: a.subject, Period: p, Begin: w.begin,
 					GPUSeconds: float64(w.used[gpuHours]) / micro, Cost: dollars.value(w.used[dollars]),
@@ -115,7 +121,8 @@ func (t *Tracker) Changed() ([]Usage, []Notice) {
 		a.changed = false
 	}
 
-	t.changedAccounts = nil
+	clear(t.changedAccounts)
+	t.changedAccounts = t.changedAccounts[:0]
 	clear(t.changedNotices)
 
 	return usage, notices

@@ -74,11 +74,7 @@ func (p *Policy) Revises() bool { return p.inner.Revises() }
 func (p *Policy) Relocates() bool { return true }
 
 // Slow reports whether the policy that places the jobs must plan outside the server's loop.
-func (p *Policy) Slow() bool {
-	s, ok := p.inner.(place.Searcher)
-
-	return ok && s.Slow()
-}
+func (p *Policy) Slow() bool { return place.IsSlow(p.inner) }
 
 // Refuses says with what the policy that places the jobs cannot work.
 func (p *Policy) Refuses(f place.Feature) string {

@@ -247,15 +247,22 @@ func (l *Loop) Run(ctx context.Context) error {
 	})
 
 	ticks := make(chan struct{}, 1)
-	go clock.Every(ctx, l.clock, tickEvery, func(time.Time) {
+	tick := func() {
 		select {
 		case ticks <- struct{}{}:
 		default:
 		}
-	})
+	}
+
+	go clock.Every(ctx, l.clock, tickEvery, func(time.Time) { tick() })
+
+	rested := clock.NewAlarm(tick)
+	defer rested.Stop()
 
 	batch := make([]request, 0, maxBatch)
 	for {
+		l.setAlarm(rested)
+
 		batch = batch[:0]
 		select {
 		case <-ctx.Done():
@@ -408,6 +415,18 @@ func (l *Loop) deliver(ctx context.Context, m yardmaster.Message) (answer, bool)
 		return a, true
 	case <-ctx.Done():
 		return answer{}, false
+	}
+}
+
+// setAlarm sets the alarm to the end of the rest if a round was put off until then: a node that became free
+// meanwhile does not also wait for the next message or tick.
+func (l *Loop) setAlarm(a *clock.Alarm) {
+	if !l.yard.PlanDue() {
+		return
+	}
+
+	if now := l.clock.Now(); !l.rested(now) {
+		a.Set(l.rest.Sub(now))
 	}
 }
 

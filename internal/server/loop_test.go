@@ -1,16 +1,22 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"trainyard/internal/api"
+	"trainyard/internal/clock"
+	"trainyard/internal/engine/agents"
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
@@ -262,4 +268,74 @@ func TestARoundThatWasPutOffIsMadeUpFor(t *testing.T) {
 	}
 
 	t.Errorf("the policy was last shown %d of %d jobs", policy.seen.Load(), jobs)
+}
+
+// plainStore is a store that takes whatever is committed.
+type plainStore struct{ store.Store }
+
+func (plainStore) Commit(context.Context, ...*yardmaster.Batch) error { return nil }
+
+// dear is a policy whose rounds take as long as is said, in the time of a bubble.
+type dear struct {
+	takes time.Duration
+	began []time.Time
+}
+
+func (*dear) Name() string { return "dear" }
+
+func (*dear) Revises() bool { return false }
+
+func (p *dear) Plan(v *place.View) place.Plan {
+	p.began = append(p.began, v.Now)
+	time.Sleep(p.takes)
+
+	return place.Plan{}
+}
+
+// TestARoundThatWasPutOffBeginsWhenTheRestIsOver: and not with the tick after it.
+func TestARoundThatWasPutOffBeginsWhenTheRestIsOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const takes = 4 * roundCheap
+
+		wall, policy := clock.Wall{}, &dear{takes: takes}
+		core := yardmaster.New(yardmaster.Defaults(policy))
+		core.Load(wall.Now(), yardmaster.State{})
+
+		l := NewLoop(LoopConfig{
+			Yard: core, Store: plainStore{}, Engine: agents.New(nil), Clock: wall, Log: slog.New(slog.DiscardHandler),
+		})
+
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- l.Run(ctx) }()
+
+		do := func(m yardmaster.Message) {
+			if _, err := l.Do(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		spec := &job.Spec{Run: "a", Resources: job.Resources{Nodes: job.Range{Min: 1, Max: 1}, CPUs: 1000}}
+		submit := yardmaster.Submit{Owner: "ada", Jobs: []yardmaster.NewJob{{Spec: spec}}}
+
+		do(yardmaster.PutUser{User: "ada", Role: tenant.Researcher, By: "test"})
+		time.Sleep(tickEvery / 2)
+
+		began := wall.Now()
+		do(submit) // its round is dear
+		do(submit) // its round is put off
+		time.Sleep(10 * tickEvery)
+		cancel()
+
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+
+		// The rest ends between two ticks.
+		want := []time.Time{began, began.Add(takes + roundRest*takes)}
+		if !slices.EqualFunc(policy.began, want, time.Time.Equal) {
+			t.Errorf("rounds began at %v, want %v", policy.began, want)
+		}
+	})
 }

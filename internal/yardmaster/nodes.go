@@ -118,11 +118,7 @@ func (m NodeReport) handle(y *Yard) (any, error) {
 			WithRemedy("join again with a new join token")
 	}
 
-	y.feed.SetOrigin(Origin{Actor: "node/" + string(n.ID), Address: m.Address})
-	err := y.nodes.AdmitAgent(y.now, n, m.Agent)
-	y.feed.SetOrigin(Origin{})
-
-	if err != nil {
+	if err := y.nodes.AdmitAgent(y.now, n, m.Agent, m.Address); err != nil {
 		return nil, err // before anything of the report counts
 	}
 

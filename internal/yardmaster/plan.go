@@ -9,11 +9,7 @@ import (
 
 // Slow reports whether plans take so long that they must be made outside the loop:
 // Begin, Planning.Plan and PlanReady instead of Round.
-func (y *Yard) Slow() bool {
-	s, ok := y.cfg.Policy.(place.Searcher)
-
-	return ok && s.Slow()
-}
+func (y *Yard) Slow() bool { return place.IsSlow(y.cfg.Policy) }
 
 // Planning is a plan that is being made outside the loop.
 type Planning struct {

@@ -184,7 +184,10 @@ func TestAPlanIsMadeBesideTheYard(t *testing.T) {
 	t.Parallel()
 
 	all := catalogue.All(nil)
-	for _, name := range []string{"andreas", "andreas-published", "goodput", "goodput-fair", "goodput-makespan", "harvest"} {
+	for _, name := range []string{
+		"afs-l", "andreas", "andreas-published", "conservative", "edl", "elastic-fifo", "elastic-srjf", "elastic-tiresias",
+		"equal-share", "ffdl", "goodput", "goodput-fair", "goodput-makespan", "harvest", "tiresias",
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			newPolicy, err := all.Make(name)

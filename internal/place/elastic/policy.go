@@ -43,13 +43,17 @@ type Policy struct {
 	period time.Duration
 }
 
-var _ place.Policy = Policy{}
+var _ place.Deliberator = Policy{}
 
 // Name returns the name of the policy in the configuration.
 func (e Policy) Name() string { return e.name }
 
 // Revises reports that the policy also changes running jobs.
 func (e Policy) Revises() bool { return true }
+
+// Slow reports that the server does not wait for it: with many jobs, sharing out the GPUs takes several times as
+// long as copying the view.
+func (e Policy) Slow() bool { return true }
 
 // pool is the GPUs of one kind and the jobs that share them.
 type pool struct {

@@ -88,10 +88,7 @@ func (p Policy) Revises() bool { return p.inner.Revises() }
 func (p Policy) Plan(v *place.View) place.Plan { return p.Search(v, nil) }
 
 // Slow reports whether the policy plans outside the loop.
-func (p Policy) Slow() bool {
-	s, ok := p.inner.(place.Searcher)
-	return ok && s.Slow()
-}
+func (p Policy) Slow() bool { return place.IsSlow(p.inner) }
 
 // Provisions reports whether the policy decides itself what to provision.
 func (p Policy) Provisions(v *place.View) bool {

@@ -24,13 +24,17 @@ type Conservative struct{}
 // maxReserved is how many waiting jobs get a time of their own.
 const maxReserved = 256
 
-var _ place.Policy = Conservative{}
+var _ place.Deliberator = Conservative{}
 
 // Name is what the policy is called in the configuration.
 func (Conservative) Name() string { return "conservative" }
 
 // Revises reports that it leaves alone what runs.
 func (Conservative) Revises() bool { return false }
+
+// Slow reports that the server does not wait for it: with many jobs in the queue, giving each a time takes many
+// times as long as copying the view.
+func (Conservative) Slow() bool { return true }
 
 // Plan starts those whose time has come.
 func (Conservative) Plan(v *place.View) place.Plan {

@@ -201,7 +201,7 @@ func (l *backlog) shape(q *queue.Shape) *shape {
 	return s
 }
 
-// release drops what is known of a job's shape and kin if nobody else has it.
+// release drops what is known of a job's shape, and of its kin if there are many, if nobody else has it.
 func (l *backlog) release(j *queuedJob) {
 	j.shape.jobs--
 	if j.shape.jobs == 0 {
@@ -213,10 +213,14 @@ func (l *backlog) release(j *queuedJob) {
 	}
 
 	j.kin.jobs--
-	if j.kin.jobs == 0 {
+	if j.kin.jobs == 0 && len(l.kins) > maxKins {
 		delete(l.kins, j.kin.of)
 	}
 }
+
+// maxKins is how many kins are kept until more of the past is known also if they have no queued job: in a yard that
+// is not full, jobs like those that have just started come one at a time.
+const maxKins = 4096
 
 // kinOf returns what is known of how long a queued job takes that does not say so.
 func (l *backlog) kinOf(e *engine, it *queue.Item) *kin {
@@ -240,7 +244,12 @@ func (l *backlog) updateKins(e *engine) {
 	}
 
 	l.past, l.pastVersion = past, version
-	for _, k := range l.kins {
+	for of, k := range l.kins {
+		if k.jobs == 0 {
+			delete(l.kins, of)
+			continue
+		}
+
 		k.estimate(e)
 	}
 }

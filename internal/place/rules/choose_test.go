@@ -41,6 +41,7 @@ func TestWhereAJobGoes(t *testing.T) {
 		{"a job without GPUs starts beside GPUs if there is nothing else", mixed, want{cpus: 4000, lasts: time.Hour, objective: job.ObjectiveCost}, "weak"},
 		// Newcomer 29: it went to the fastest GPUs, which others could use.
 		{"a balanced job without GPUs starts beside the slowest GPUs", mixed, want{cpus: 4000, lasts: time.Hour}, "weak"},
+		{"a job starts on a node with as many CPUs as it asks for", mixed, want{cpus: 32_000, lasts: time.Hour}, "weak"},
 		{"a node with unlike GPUs gives those that are wanted", func(y *yard) {
 			n := *y.node("both", fleet.Local, 4, t4())
 			n.Inventory.GPUs = slices.Clone(n.Inventory.GPUs)

@@ -34,6 +34,7 @@ type engine struct {
 	hostsListed   bool
 	hostsByShape  map[*shape][]*host // those of them that could run a shape
 	emptyHosts    []emptyHost        // by pool: running the current job on a host
+	clock         clockText          // that was written last
 }
 
 func newEngine(p *Policy, v *place.View) *engine {

@@ -19,6 +19,22 @@ func (p *Policy) Known() string {
 // Shapes returns of how many shapes something is kept.
 func (p *Policy) Shapes() int { return len(p.backlog.shapes) }
 
+// Kins returns of how many kins something is kept.
+func (p *Policy) Kins() int { return len(p.backlog.kins) }
+
+// MaxKins is up to how many of them are kept without a queued job.
+const MaxKins = maxKins
+
+// GPUTexts returns how many texts of GPUs are kept after another was asked for.
+func (p *Policy) GPUTexts(model string) (kept int, text string) {
+	text = p.gpuText(gpuCount{count: 1, model: model})
+
+	return len(p.gpuTexts), text
+}
+
+// MaxGPUTexts is how many of them are kept.
+const MaxGPUTexts = maxGPUTexts
+
 // PlanOneByOne is Plan without lanes: it considers every queued job.
 func (p *Policy) PlanOneByOne(v *place.View) place.Plan {
 	e := newEngine(p, v)

@@ -1,13 +1,16 @@
 package rules_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/place/rules"
 	"trainyard/internal/queue"
 )
 
@@ -71,5 +74,70 @@ func TestAnEstimateLiesInItsInterval(t *testing.T) {
 	first := y.policy.(place.Adviser).Options(v, it)[0]
 	if first.Guess || first.Finish.Before(first.Earliest) || first.Finish.After(first.Latest) {
 		t.Errorf("%+v", first)
+	}
+}
+
+// TestWhatIsExpectedOfJobsIsKeptForAWhile: until more of the past is known, and not of any number of kinds of jobs.
+func TestWhatIsExpectedOfJobsIsKeptForAWhile(t *testing.T) {
+	t.Parallel()
+
+	y := newYard()
+	policy, ok := y.policy.(*rules.Policy)
+	if !ok {
+		t.Fatalf("the policy is %T", y.policy)
+	}
+
+	past := &queue.Past{}
+	round := func() {
+		v := y.view()
+		v.Past = past
+		policy.Plan(v)
+	}
+
+	come := func(count int) {
+		var list []*queue.Item
+		for i := range count {
+			list = append(list, y.submit(want{gpus: 1, user: id.User(fmt.Sprint("user", i))}))
+		}
+
+		round()
+
+		for _, it := range list {
+			y.line.Remove(it)
+		}
+
+		round()
+	}
+
+	come(3)
+
+	if n := policy.Kins(); n != 3 {
+		t.Errorf("%d kinds of jobs are known after they have left, want 3", n)
+	}
+
+	past.Add(queue.Kin{User: "user0", GPUs: 1}, time.Hour)
+	round()
+
+	if n := policy.Kins(); n != 0 {
+		t.Errorf("%d kinds of jobs without a job are known of an earlier past, want none", n)
+	}
+
+	come(rules.MaxKins + 100)
+
+	if n := policy.Kins(); n != rules.MaxKins {
+		t.Errorf("%d kinds of jobs are known after they have left, want %d", n, rules.MaxKins)
+	}
+}
+
+// TestTextsOfGPUsAreBounded: agents name their GPUs, and may name many.
+func TestTextsOfGPUsAreBounded(t *testing.T) {
+	t.Parallel()
+	policy := rules.New(rules.Defaults())
+
+	for i := range 3 * rules.MaxGPUTexts {
+		model := fmt.Sprint("G", i%(2*rules.MaxGPUTexts))
+		if kept, text := policy.GPUTexts(model); kept > rules.MaxGPUTexts || text != "1× "+model {
+			t.Fatalf("%d texts are kept, the last is %q", kept, text)
+		}
 	}
 }

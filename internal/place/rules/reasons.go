@@ -8,6 +8,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/humanize"
+	"trainyard/internal/job"
 	"trainyard/internal/money"
 	"trainyard/internal/place/ondemand"
 	"trainyard/internal/place/timeline"
@@ -15,7 +16,18 @@ import (
 
 // clockTime writes a time of day in UTC, with the date if it is another day.
 func (e *engine) clockTime(d time.Duration) string {
-	return humanize.Time(e.view.Now.Add(d), e.view.Now.UTC())
+	at := e.view.Now.Add(d)
+	if minute := at.Truncate(time.Minute); e.clock.text == "" || !minute.Equal(e.clock.minute) {
+		e.clock = clockText{minute, humanize.Time(at, e.view.Now.UTC())}
+	}
+
+	return e.clock.text
+}
+
+// clockText is how a time of day is written. In one round many jobs have the same.
+type clockText struct {
+	minute time.Time
+	text   string
 }
 
 // describeOption names what a job would have.
@@ -24,7 +36,7 @@ func (e *engine) describeOption(o *option) string {
 		return ondemand.Describe(o.offer)
 	}
 
-	if gpus := o.gpuWords(); gpus != "" {
+	if gpus := e.gpuWords(o); gpus != "" {
 		return gpus + " on " + e.nodeWords(o)
 	}
 
@@ -33,23 +45,26 @@ func (e *engine) describeOption(o *option) string {
 
 // nodeWords names the nodes of an option.
 func (e *engine) nodeWords(o *option) string {
-	names := e.names(o.rooms)
-	if len(names) > 1 {
-		return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
+	first := string(e.view.Rooms[o.rooms[0]].Node.ID)
+	if more := len(o.rooms) - 1; more > 0 {
+		return fmt.Sprintf("%s and %d more", first, more)
 	}
 
-	return string(names[0])
+	return first
 }
 
 // gpuWords names the GPUs that an option has on each node, "" if none.
-func (o *option) gpuWords() string {
-	if o.gpus == 0 {
+func (e *engine) gpuWords(o *option) string {
+	switch {
+	case o.gpus == 0:
 		return ""
+	case len(o.mix) == 0:
+		return e.gpusOf(o.pool, o.gpus)
 	}
 
 	var kinds []string
 	o.pools(func(p *timeline.Pool) {
-		if words := gpusOf(p, o.gpus); words != "" && !slices.Contains(kinds, words) {
+		if words := e.gpusOf(p, o.gpus); words != "" && !slices.Contains(kinds, words) {
 			kinds = append(kinds, words)
 		}
 	})
@@ -58,13 +73,40 @@ func (o *option) gpuWords() string {
 }
 
 // gpusOf names so many GPUs of a pool, "" if it has none.
-func gpusOf(p *timeline.Pool, count int) string {
+func (e *engine) gpusOf(p *timeline.Pool, count int) string {
 	g := p.Sample.Node.Inventory.GPUs
 	if len(g) == 0 {
 		return ""
 	}
 
-	return humanize.GPUs(count, g[0].Model, g[0].Memory)
+	return e.policy.gpuText(gpuCount{count, g[0].Model, g[0].Memory})
+}
+
+// gpuCount is so many GPUs of a kind.
+type gpuCount struct {
+	count  int
+	model  string
+	memory job.Bytes
+}
+
+// maxGPUTexts is how many texts of GPUs are kept.
+const maxGPUTexts = 1024
+
+// gpuText writes so many GPUs. A yard has few kinds, and the reason of every start names one or two.
+func (p *Policy) gpuText(g gpuCount) string {
+	text, ok := p.gpuTexts[g]
+	if ok {
+		return text
+	}
+
+	if len(p.gpuTexts)%maxGPUTexts == 0 {
+		p.gpuTexts = map[gpuCount]string{}
+	}
+
+	text = humanize.GPUs(g.count, g.model, g.memory)
+	p.gpuTexts[g] = text
+
+	return text
 }
 
 // basis is how it is known how long a job takes.
@@ -97,19 +139,20 @@ func (e *engine) whyHere(j *queuedJob, o *option, all []option) string {
 		state = "ran there before"
 	}
 
-	b := strings.Builder{}
-	fmt.Fprintf(&b, "%s (%s, %s): ", e.nodeWords(o), o.classWords(), state)
-	if gpus := o.gpuWords(); gpus != "" {
-		b.WriteString(gpus + ", ")
+	where := e.nodeWords(o) + " (" + o.classWords() + ", " + state + "): "
+	if gpus := e.gpuWords(o); gpus != "" {
+		where += gpus + ", "
 	}
 
-	b.WriteString(e.because(j, o, all))
-
-	return b.String()
+	return where + e.because(j, o, all)
 }
 
 // classWords names the classes of an option's nodes.
 func (o *option) classWords() string {
+	if len(o.mix) == 0 {
+		return className(o.pool.Class)
+	}
+
 	var names []string
 	for _, c := range fleet.Classes() {
 		has := false
@@ -138,7 +181,7 @@ func className(c fleet.Class) string {
 // length the job is planned: a time of day would be taken for a promise.
 func (e *engine) estimate(j *queuedJob, o *option) string {
 	if j.guess {
-		return fmt.Sprintf("run time unknown, planned as %s", humanize.Duration(o.runs))
+		return "run time unknown, planned as " + humanize.Duration(o.runs)
 	}
 
 	text := "est. finish " + e.clockTime(o.done())
@@ -151,10 +194,11 @@ func (e *engine) estimate(j *queuedJob, o *option) string {
 
 // because says what decided for an option, against the next best.
 func (e *engine) because(j *queuedJob, o *option, all []option) string {
-	text := e.estimate(j, o)
+	estimate := e.estimate(j, o)
+	text := estimate
 	if len(o.mix) > 0 {
 		text += "; unlike nodes, at the speed of the slowest"
-		if words := gpusOf(o.pool, o.gpus); words != "" && o.gpus > 0 {
+		if words := e.gpusOf(o.pool, o.gpus); words != "" && o.gpus > 0 {
 			text += " (" + words + ")"
 		}
 	}
@@ -183,11 +227,12 @@ func (e *engine) because(j *queuedJob, o *option, all []option) string {
 		other = "wait for " + other
 	}
 
-	if !next.provisions() && next.startsIn == o.startsIn && e.estimate(j, next) == e.estimate(j, o) {
-		return fmt.Sprintf("%s; no slower than %s", text, other)
+	otherwise := e.estimate(j, next)
+	if !next.provisions() && next.startsIn == o.startsIn && otherwise == estimate {
+		return text + "; no slower than " + other
 	}
 
-	return fmt.Sprintf("%s; alternative: %s, %s (%s job)", text, other, e.estimate(j, next), objective(j))
+	return text + "; alternative: " + other + ", " + otherwise + " (" + objective(j) + " job)"
 }
 
 // isWeakest reports whether an option is the one that a cost-sensitive job takes first.

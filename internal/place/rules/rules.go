@@ -78,6 +78,7 @@ type Policy struct {
 	timeline  timeline.Timeline
 	costs     costModel
 	backlog   backlog
+	gpuTexts  map[gpuCount]string
 
 	// scratch is memory that the rounds reuse: a round considers thousands of jobs, and
 	// would otherwise allocate these lists for each. Nothing in it outlives a round.

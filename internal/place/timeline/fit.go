@@ -173,6 +173,11 @@ func (t *Timeline) fits(q *Request, at int32) bool {
 		return false
 	}
 
+	need := &q.Shape.Match.Need
+	if o := &t.open[at]; o.CPUs < need.CPUs || o.Memory < need.Memory {
+		return false // most rooms that do not fit, and sooner than by a copy of the room
+	}
+
 	r := t.Room(at)
 	if _, ok := q.Shape.Match.Fits(&r); !ok {
 		return false

@@ -74,8 +74,8 @@ const refusalMemory = time.Hour
 
 // AdmitAgent lets an agent speak for a node, or returns why it may not. An agent that does not say who it is, as
 // those of earlier versions, is admitted unless the node has had one that did: whoever has a copy of its key could
-// leave that out. It may take over a node that is lost.
-func (r *Nodes) AdmitAgent(now time.Time, n *Node, agent *fleet.Agent) error {
+// leave that out. It may take over a node that is lost. Events about it say from which address it reports.
+func (r *Nodes) AdmitAgent(now time.Time, n *Node, agent *fleet.Agent, address string) error {
 	if agent == nil {
 		if n.Agent.Process == "" {
 			return nil
@@ -93,6 +93,9 @@ func (r *Nodes) AdmitAgent(now time.Time, n *Node, agent *fleet.Agent) error {
 	if admission == AgentKnown {
 		return nil
 	}
+
+	r.feed.SetOrigin(batch.Origin{Actor: "node/" + string(n.ID), Address: address})
+	defer r.feed.SetOrigin(batch.Origin{})
 
 	if admission.Admitted() {
 		r.setAgent(now, n, agent, admission)

@@ -70,7 +70,7 @@ func TestWhichAgentSpeaksForANode(t *testing.T) {
 
 // speaks lets an agent report if it is admitted, and returns the code of its refusal.
 func (y *yard) speaks(n *nodes.Node, a fleet.Agent) string {
-	err := y.AdmitAgent(y.now, n, &a)
+	err := y.AdmitAgent(y.now, n, &a, "10.0.0.9")
 	if err == nil {
 		y.Report(y.now, n, nil, nil)
 		return ""
@@ -92,7 +92,7 @@ func (y *yard) reasons(kind string) []string {
 	var list []string
 	for _, e := range b.Events {
 		if e.Kind == kind {
-			list = append(list, e.Reason)
+			list = append(list, e.Reason+" (from "+e.Address+")")
 		}
 	}
 
@@ -119,8 +119,9 @@ func TestACopyIsRefusedAndNothingOfItCounts(t *testing.T) {
 	}
 
 	reasons := y.reasons("node.copy_refused")
-	if len(reasons) != 1 || !strings.Contains(reasons[0], "alpha") || !strings.Contains(reasons[0], "beta") {
-		t.Errorf("events %q, want one that names both hosts", reasons)
+	if len(reasons) != 1 || !strings.Contains(reasons[0], "alpha") || !strings.Contains(reasons[0], "beta") ||
+		!strings.Contains(reasons[0], "(from 10.0.0.9)") {
+		t.Errorf("events %q, want one that names both hosts and the address", reasons)
 	}
 
 	// Only the copy is heard from now on: to the yard the node is silent.

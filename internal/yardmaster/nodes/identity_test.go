@@ -134,7 +134,7 @@ func TestAnAgentThatDoesNotSayWhoItIsDoesNotSpeakForANodeWhoseAgentDoes(t *testi
 	t.Parallel()
 	y := newYard()
 	n := y.join("a", 1)
-	if err := y.AdmitAgent(y.now, n, nil); err != nil {
+	if err := y.AdmitAgent(y.now, n, nil, ""); err != nil {
 		t.Fatalf("the agent of an earlier version is refused: %v", err)
 	}
 
@@ -142,13 +142,13 @@ func TestAnAgentThatDoesNotSayWhoItIsDoesNotSpeakForANodeWhoseAgentDoes(t *testi
 		t.Fatal(code)
 	}
 
-	if err := y.AdmitAgent(y.now, n, nil); err == nil {
+	if err := y.AdmitAgent(y.now, n, nil, ""); err == nil {
 		t.Error("whoever leaves out who it is speaks for the node")
 	}
 
 	y.pass(5 * time.Minute)
 
-	if err := y.AdmitAgent(y.now, n, nil); err != nil {
+	if err := y.AdmitAgent(y.now, n, nil, ""); err != nil {
 		t.Errorf("an agent of an earlier version may not take over a lost node: %v", err)
 	}
 }

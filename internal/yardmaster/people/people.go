@@ -27,6 +27,7 @@ type People struct {
 	shares   queue.Shares
 	charges  uint64
 	last     int // greatest number of a user, also of users that a restore of the database has lost
+	active   int // users with unfinished jobs when they were last listed
 
 	changedUsers    batch.Set[*user]
 	changedTokens   batch.Set[*token]
@@ -204,12 +205,14 @@ func (p *People) ProjectUsage(now time.Time, name id.Project) float64 {
 
 // UsageByUser returns the decayed usage at a time of every user with unfinished jobs.
 func (p *People) UsageByUser(now time.Time) map[id.User]float64 {
-	usage := map[id.User]float64{}
+	usage := make(map[id.User]float64, p.active)
 	for name, u := range p.users {
 		if u.alive > 0 {
 			usage[name] = queue.Decayed(u.Usage, u.rate, now.Sub(u.UsageAt))
 		}
 	}
+
+	p.active = len(usage)
 
 	return usage
 }
