@@ -23,7 +23,7 @@ func (c *Collector) forget(ctx context.Context, now time.Time, m *marks, report 
 		}
 	}
 
-	jobs = jobs[max(0, len(jobs)-perPass):] // the oldest come last
+	jobs = jobs[max(0, len(jobs)-c.perPass):] // the oldest come last
 
 	for part := range slices.Chunk(jobs, page) {
 		if err := c.Loop.Held(); err != nil {
@@ -50,12 +50,12 @@ func (c *Collector) forgetPostings(ctx context.Context, now time.Time, report *R
 		return nil
 	}
 
-	for report.Postings < perPass {
+	for report.Postings < c.perPass {
 		if err := c.Loop.Held(); err != nil {
 			return err
 		}
 
-		n, err := c.Store.ForgetPostings(ctx, since, page)
+		n, err := c.Store.ForgetPostings(ctx, since, min(page, c.perPass))
 		if err != nil || n == 0 {
 			return err
 		}
@@ -73,8 +73,8 @@ func (c *Collector) forgetEvents(ctx context.Context, now time.Time, report *Rep
 		return nil
 	}
 
-	for report.Events < perPass {
-		events, err := c.Store.Events(ctx, store.EventFilter{Limit: page + 1})
+	for report.Events < c.perPass {
+		events, err := c.Store.Events(ctx, store.EventFilter{Limit: min(page, c.perPass-report.Events) + 1})
 		if err != nil {
 			return err
 		}
