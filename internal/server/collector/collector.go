@@ -113,7 +113,7 @@ type Report struct {
 	Uploads     int // that were never finished
 	Jobs        int
 	Events      int
-	Postings    int       // of the ledger, and totals of hours
+	Postings    int       // of the ledger, totals of hours, and savings
 	Bytes       job.Bytes // of all but jobs, events and postings
 }
 
