@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -183,7 +184,15 @@ func addFolders(ctx context.Context, c *config, w *backup.Writer, withoutBlobs b
 		return "they were left out", nil
 	}
 
-	return "", w.Add(ctx, blobPath(c), blobFolder, true, blob.Unfinished)
+	if err := w.Add(ctx, blobPath(c), blobFolder, true, blob.Unfinished); err != nil {
+		return "", err
+	}
+
+	// Once more: a server moves output that an earlier version has archived to other names, and what it moved meanwhile
+	// may have been in neither place when that was looked at.
+	output := path.Join(blobFolder, archive.Blobs)
+
+	return "", w.Add(ctx, filepath.Join(blobPath(c), archive.Blobs), output, true)
 }
 
 func restoreCommand(env cli.Env) *cobra.Command {

@@ -65,7 +65,7 @@ var limitSettings = []setting{
 	{
 		"keep-postings",
 		"400d",
-		"how long usage is kept by job, run and hour; by day, researcher, project and node it is kept for ever; 0s for ever, " +
+		"how long usage and savings are kept by job, run and hour; totals of days are kept for ever; 0s for ever, " +
 			"otherwise at least 1d",
 		func(c *config, v string) error { return longTime(c, v, &c.limits.Postings) },
 	},

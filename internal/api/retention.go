@@ -29,7 +29,7 @@ type RetentionLimits struct {
 	MaxSaved    job.Bytes    `json:"max_checkpoints" doc:"most bytes of checkpoints of ended jobs; 0 for no limit"`
 	Files       job.Duration `json:"output_files,omitempty" doc:"how long output files are kept after the end of a job; absent for ever"`
 	MaxFiles    job.Bytes    `json:"max_output_files,omitempty" doc:"most bytes of output files of ended jobs of a user; absent for no limit"`
-	Postings    job.Duration `json:"postings,omitempty" doc:"how long usage is kept by job, run and hour; absent for ever"`
+	Postings    job.Duration `json:"postings,omitempty" doc:"how long usage and savings are kept by job, run and hour; absent for ever"`
 	MaxAllFiles job.Bytes    `json:"max_all_output_files,omitempty" doc:"most bytes of output files of ended jobs of all users; absent for no limit"`
 }
 

@@ -148,7 +148,8 @@ func (w *Writer) Include(name string) error {
 }
 
 // Add copies a folder into the backup under a name. Files that disappear meanwhile are left out. Of files that never
-// change once they are there, those of an earlier backup are linked.
+// change once they are there, those of an earlier backup are linked, and those that the backup has already are left as
+// they are.
 func (w *Writer) Add(ctx context.Context, from, name string, lasting bool, skip ...string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -193,6 +194,10 @@ func (w *Writer) add(from, name string, lasting bool) error {
 	}
 
 	to := filepath.Join(w.part, filepath.FromSlash(name))
+	if _, err := os.Lstat(to); lasting && err == nil {
+		return nil
+	}
+
 	was, known := w.old[name]
 
 	if lasting && known && was.size == info.Size() && was.stored == info.ModTime().UnixNano() &&

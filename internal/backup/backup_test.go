@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -188,4 +189,67 @@ func TestOnlyACompleteBackupHasItsName(t *testing.T) {
 
 	_, err = backup.New(folder, "yard-1")
 	wantCode(t, err, "file_exists")
+}
+
+// A server that removes and renames blobs while they are copied does no harm: what is listed is there and whole, and
+// what is looked for twice is found under its new name.
+func TestABackupDuringARemovalIsComplete(t *testing.T) {
+	t.Parallel()
+	data, folder := t.TempDir(), filepath.Join(t.TempDir(), "backup")
+	const files = 300
+
+	for n := range files {
+		write(t, filepath.Join(data, "blobs/logs", "j"+strconv.Itoa(n), "old"), "text")
+		write(t, filepath.Join(data, "blobs/files", strconv.Itoa(n)), "text")
+	}
+
+	w, err := backup.New(folder, "yard-1")
+	must(t, err)
+
+	done := make(chan error)
+
+	go func() {
+		var errs []error
+		for n := files - 1; n >= 0; n-- { // against the order in which they are copied
+			from, to := filepath.Join(data, "blobs/logs", "j"+strconv.Itoa(n), "old"), filepath.Join(data, "blobs/logs/0")
+			errs = append(errs, os.MkdirAll(to, 0o700), os.Link(from, filepath.Join(to, strconv.Itoa(n))), os.Remove(from),
+				os.Remove(filepath.Dir(from)), os.Remove(filepath.Join(data, "blobs/files", strconv.Itoa(n))))
+		}
+
+		done <- errors.Join(errs...)
+	}()
+
+	must(t, w.Add(t.Context(), filepath.Join(data, "blobs"), "blobs", true))
+	must(t, <-done)
+	must(t, w.Add(t.Context(), filepath.Join(data, "blobs/logs"), "blobs/logs", true))
+
+	_, err = w.Finish(backup.Manifest{Yard: "yard-1", Created: noon})
+	must(t, err)
+	must(t, backup.Verify(t.Context(), folder))
+
+	restored := t.TempDir()
+	_, err = backup.PutBack(t.Context(), folder, "blobs", restored)
+	must(t, err)
+
+	for n := range files {
+		wantText(t, filepath.Join(restored, "logs/0", strconv.Itoa(n)), "text")
+	}
+}
+
+func TestAFileIsListedOnce(t *testing.T) {
+	t.Parallel()
+	data, folder := yard(t), filepath.Join(t.TempDir(), "backup")
+	w, err := backup.New(folder, "yard-1")
+	must(t, err)
+
+	for range 2 {
+		must(t, w.Add(t.Context(), filepath.Join(data, "blobs"), "blobs", true, ".unfinished"))
+	}
+
+	m, err := w.Finish(backup.Manifest{Yard: "yard-1", Created: noon})
+	must(t, err)
+
+	if m.Files != 2 {
+		t.Errorf("the backup lists %d files, want 2", m.Files)
+	}
 }

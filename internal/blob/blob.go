@@ -77,6 +77,12 @@ type Cleaner interface {
 	RemoveUploads(ctx context.Context, before time.Time) (int, error)
 }
 
+// Pruner is a store in which folders stay behind when the blobs in them are deleted.
+type Pruner interface {
+	// Prune removes the folders of a blob that was deleted, as far as they are empty, except the outermost.
+	Prune(name string) error
+}
+
 // Request is a signed HTTP request: PUT with the content as its body, or GET.
 type Request struct {
 	URL    string

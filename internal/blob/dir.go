@@ -32,11 +32,14 @@ type Dir struct {
 	// unsynced are the folders in which a Put has failed: its blob may have its name already, but not survive a power
 	// cut.
 	unsynced map[string]bool
+	// writing counts the Puts that need a folder to stay, by the names of folders.
+	writing map[string]int
 }
 
 var (
-	_ Store = (*Dir)(nil)
-	_ Local = (*Dir)(nil)
+	_ Store  = (*Dir)(nil)
+	_ Local  = (*Dir)(nil)
+	_ Pruner = (*Dir)(nil)
 )
 
 // Unfinished is the folder of files that are being written. All are in one, so
@@ -70,6 +73,7 @@ func OpenDirOn(disk atomicfile.Disk, root string) (*Dir, error) {
 func newDir(disk atomicfile.Disk, root, temp string) *Dir {
 	return &Dir{
 		root: root, temp: temp, disk: disk, staging: staging{files: map[string]staged{}}, unsynced: map[string]bool{},
+		writing: map[string]int{},
 	}
 }
 
@@ -94,6 +98,9 @@ func (d *Dir) Put(ctx context.Context, name string, r io.Reader) error {
 		return err
 	}
 
+	d.hold(name, 1)
+	defer d.hold(name, -1)
+
 	if err := atomicfile.MkdirAll(d.disk, d.root, filepath.Dir(file)); err != nil {
 		return d.unavailable("write", name, err)
 	}
@@ -105,6 +112,46 @@ func (d *Dir) Put(ctx context.Context, name string, r io.Reader) error {
 		d.unsynced[filepath.Dir(file)] = true
 
 		return d.unavailable("write", name, err)
+	}
+
+	return nil
+}
+
+// hold adds to how many Puts need the folders of a blob.
+func (d *Dir) hold(name string, puts int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	for folder := path.Dir(name); folder != "."; folder = path.Dir(folder) {
+		d.writing[folder] += puts
+		if d.writing[folder] == 0 {
+			delete(d.writing, folder)
+		}
+	}
+}
+
+// Prune removes the folders of a blob that was deleted, as far as they are empty, except the outermost. Only Put may be
+// used for blobs beside it: Stage relies on folders that were there once.
+func (d *Dir) Prune(name string) error {
+	if _, err := d.path(name); err != nil {
+		return err
+	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	for folder := path.Dir(name); path.Dir(folder) != "."; folder = path.Dir(folder) {
+		if d.writing[folder] > 0 {
+			return nil
+		}
+
+		err := d.disk.Remove(filepath.Join(d.root, filepath.FromSlash(folder)))
+		if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST) {
+			return nil
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return d.unavailable("remove the folder of", name, err)
+		}
 	}
 
 	return nil

@@ -23,6 +23,8 @@ type Saving struct {
 	Money   Nanos      `json:"saved_nanodollars"`
 	Time    Span       `json:"saved_ms"` // negative if the decision made the job later
 	Reason  string     `json:"reason"`   // what would have been done instead
+	// Decisions is of how many decisions it is the sum, by which it has no job and no reason; 0 for one decision.
+	Decisions int `json:"decisions,omitempty"`
 }
 
 // ByKind groups savings by the sort of decision.
@@ -97,7 +99,10 @@ func (s *SavingsSummary) Add(x *Saving) {
 
 	row.add(x)
 	s.total.add(x)
-	s.keep(x)
+
+	if x.Decisions == 0 {
+		s.keep(x)
+	}
 }
 
 // keep keeps a saving if it is one of the greatest; of equal ones it keeps the first.
@@ -144,7 +149,7 @@ func (s *SavingsSummary) Report() *SavingsReport {
 }
 
 func (r *SavingsRow) add(s *Saving) {
-	r.Count++
+	r.Count += max(s.Decisions, 1)
 	r.Money += s.Money
 	r.Time += s.Time
 }

@@ -32,6 +32,10 @@ type Limits struct {
 	Postings    time.Duration // usage by job, run and hour; by day it stays
 }
 
+// Straggling is how long after its end a rank may begin to send its output. One of which nothing has come until then
+// printed nothing, or what it printed was removed.
+const Straggling = 24 * time.Hour
+
 // PostingsSince returns the beginning of the first day, in UTC, of which postings are kept; the zero time for ever.
 func (l Limits) PostingsSince(now time.Time) time.Time {
 	if l.Postings == 0 {

@@ -15,6 +15,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/logs/archive"
 	"trainyard/internal/pattern"
+	"trainyard/internal/retention"
 	"trainyard/internal/server/httpapi"
 	"trainyard/internal/store"
 )
@@ -444,8 +445,10 @@ func (r *logReader) complete(rank int, st archive.State) bool {
 		return st.Ended
 	}
 
-	// One that never began has no log, unless its set-up was what failed, and neither has one that printed nothing.
-	none := k.Silent || k.Started.IsZero() && st.Size == 0 && k.Cause != job.CauseSetupFailed
+	// One that never began has no log, unless its set-up was what failed, and neither has one that printed nothing. A log
+	// that was removed left no trace.
+	never := k.Started.IsZero() && k.Cause != job.CauseSetupFailed
+	none := k.Silent || st.Size == 0 && (never || r.s.Clock.Now().Sub(k.Ended) > retention.Straggling)
 
 	return none || k.Cause == job.CauseNodeLost || r.s.agents.Gone(k.Node)
 }

@@ -44,8 +44,7 @@ func (s *Server) savings(ctx context.Context, in *savingsInput) (*written, error
 		return nil, s.fail(ctx, err)
 	}
 
-	sum, err := ledger.NewSavingsSummary(q, maxReasons) // before anything is read
-	if err != nil {
+	if _, err := ledger.NewSavingsSummary(q, maxReasons); err != nil { // before anything is read
 		return nil, s.fail(ctx, err)
 	}
 
@@ -56,13 +55,7 @@ func (s *Server) savings(ctx context.Context, in *savingsInput) (*written, error
 
 	defer end()
 
-	f := store.SavingFilter{From: q.From, To: q.To}
-	f.Owners, f.Projects, f.Jobs = payers(q.Filter)
-
-	err = s.Store.Savings(ctx, f, func(x *ledger.Saving) error {
-		sum.Add(x)
-		return nil
-	})
+	sum, err := s.sumSavings(ctx, q)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -77,6 +70,33 @@ func (s *Server) savings(ctx context.Context, in *savingsInput) (*written, error
 	}
 
 	return out, nil
+}
+
+// sumSavings answers a question about savings. If it needs more than totals of days and names no beginning, the answer
+// begins where there is more.
+func (s *Server) sumSavings(ctx context.Context, q ledger.Query) (*ledger.SavingsSummary, error) {
+	f := store.SavingFilter{Totals: q.SavingTotalsDo()}
+	if q.From.IsZero() && !f.Totals {
+		var err error
+
+		q.From, err = s.Store.LedgerDetail(ctx)
+		if err != nil {
+			return nil, err
+		}
+	}
+
+	sum, err := ledger.NewSavingsSummary(q, maxReasons)
+	if err != nil {
+		return nil, err
+	}
+
+	f.From, f.To = q.From, q.To
+	f.Owners, f.Projects, f.Jobs = payers(q.Filter)
+
+	return sum, s.Store.Savings(ctx, f, func(x *ledger.Saving) error {
+		sum.Add(x)
+		return nil
+	})
 }
 
 func toSavings(r *ledger.SavingsReport) api.Savings {

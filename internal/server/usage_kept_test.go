@@ -40,7 +40,7 @@ func (y *yard) figures(root *api.Client, from, to, now time.Time) figures {
 		return u
 	}
 
-	savings, err := root.Savings(ctx, api.UsageQuery{By: []string{"job"}})
+	savings, err := root.Savings(ctx, api.UsageQuery{By: []string{"researcher", "kind", "day"}})
 	y.must(err)
 	quotas, err := root.Quotas(ctx, api.Page{})
 	y.must(err)
@@ -98,19 +98,26 @@ func TestUsageIsTheSameAfterItsDetailsWereRemoved(t *testing.T) {
 		t.Errorf("what was used (-before +after):\n%s", diff)
 	}
 
-	// Jobs are known since the day of which all is kept, and the report says so.
+	// Jobs and hours are known since the day of which all is kept, and the report says so.
 	kept := now.Add(-24 * time.Hour).Truncate(24 * time.Hour)
+	hours := api.UsageQuery{By: []string{"hour"}}
 
-	byJob, err := root.UsageReport(t.Context(), jobs)
-	y.must(err)
+	for _, q := range []api.UsageQuery{jobs, hours} {
+		usage, err := root.UsageReport(t.Context(), q)
+		y.must(err)
+		savings, err := root.Savings(t.Context(), q)
+		y.must(err)
 
-	if byJob.From == nil || !byJob.From.Equal(kept) {
-		t.Errorf("jobs are reported since %v, want %v", byJob.From, kept)
+		if usage.From == nil || !usage.From.Equal(kept) || savings.From == nil || !savings.From.Equal(kept) {
+			t.Errorf("by %v usage is reported since %v and savings since %v, want %v", q.By, usage.From, savings.From, kept)
+		}
+
+		q.From = from
+		_, err = root.UsageReport(t.Context(), q)
+		wantFault(t, err, fault.Invalid, "ledger_detail")
+		_, err = root.Savings(t.Context(), q)
+		wantFault(t, err, fault.Invalid, "ledger_detail")
 	}
-
-	jobs.From = from
-	_, err = root.UsageReport(t.Context(), jobs)
-	wantFault(t, err, fault.Invalid, "ledger_detail")
 
 	// A short period is shown by day if there are no hours of it.
 	day, err := root.Usage(t.Context(), api.UsageQuery{From: from, To: from.Add(24 * time.Hour)})

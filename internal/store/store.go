@@ -101,8 +101,12 @@ type Store interface {
 	// LedgerDetail returns since when there are postings and totals of hours; the zero time if none was deleted. Before
 	// it, Postings yields only totals of whole days and otherwise fails with fault.Invalid and code "ledger_detail".
 	LedgerDetail(ctx context.Context) (time.Time, error)
-	// Savings yields what decisions saved, as the filter says, oldest first. It stops at the first error of yield and
-	// returns it.
+	// ForgetSavings adds savings of before a time, which is the beginning of a day in UTC, up to totals of their days and
+	// deletes them, at most so many; only the leader may. It returns how many: 0 if none is left. The newest stays.
+	ForgetSavings(ctx context.Context, before time.Time, limit int) (int, error)
+	// Savings yields what decisions saved, as the filter says, by time: first totals of days, as far as savings were
+	// deleted, and then savings. It fails with fault.Invalid and code "ledger_detail" if totals will not do there. It
+	// stops at the first error of yield and returns it.
 	Savings(ctx context.Context, f SavingFilter, yield func(*ledger.Saving) error) error
 	// Uses returns where a dataset was used, newest first.
 	Uses(ctx context.Context, d id.Dataset, limit int) ([]dataset.Use, error)
@@ -228,6 +232,7 @@ var ErrLedgerAhead = fault.New(fault.Conflict, "ledger_ahead", "the totals of th
 // SavingFilter chooses savings. A zero field lets all through.
 type SavingFilter struct {
 	From, To time.Time
+	Totals   bool // totals of days will do; they are of all owners and projects
 	Owners   []id.User
 	Projects []id.Project
 	Jobs     []id.Job
@@ -297,6 +302,7 @@ const (
 	RemovedDocument  DocumentKind = "removed"  // job: why its output is not kept, though its time was not over
 	OutputsDocument  DocumentKind = "outputs"  // job/run/rank: the output files of the rank
 	UseDocument      DocumentKind = "use"      // job: what its newest run used of its nodes
+	SavingsDocument  DocumentKind = "savings"  // day: what decisions saved of which there are no rows any more
 	// NotifiedDocument says how far in the feed notifications have come; there is one. DeliveryDocument, of
 	// SUBJECT/CHANNEL/EVENT, is a notification that is not delivered yet.
 	NotifiedDocument DocumentKind = "notified"

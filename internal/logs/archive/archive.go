@@ -2,6 +2,7 @@ package archive
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -19,11 +20,33 @@ import (
 // segmentSize is how much output is compressed into one blob.
 const segmentSize = 4 << 20
 
-// blobRoot begins the names of all segments.
-const blobRoot = "logs/"
+// Blobs is the folder of all segments among the blobs, and blobRoot begins their names.
+const (
+	Blobs    = "logs"
+	blobRoot = Blobs + "/"
+)
+
+// jobsPerFolder and ranksPerFolder say which logs share a folder of blobs: so many that folders do not count, and few
+// enough to look through for one of them.
+const (
+	jobsPerFolder  = 100
+	ranksPerFolder = 8
+)
 
 // blobPrefix begins the names of a log's segments.
 func blobPrefix(l Log) string {
+	j, _, _ := l.Run.Split()
+	number, _ := j.Number()
+
+	return fmt.Sprintf("%s%d.%d/%s.", blobRoot, number/jobsPerFolder, l.Rank/ranksPerFolder, l)
+}
+
+// formerRoot begins the names of all segments of earlier versions, in which each log had three folders of its own. None
+// is written any more, and Move gives them the names of this version.
+const formerRoot = blobRoot + "j"
+
+// formerPrefix begins the names of a log's segments in earlier versions.
+func formerPrefix(l Log) string {
 	j, _, _ := l.Run.Split()
 	run := string(l.Run)
 	if l.UID != "" {
@@ -109,8 +132,8 @@ func (b *Archive) pack(ctx context.Context, f *logFile, l Log, start, end int64)
 	return b.blobs.Put(ctx, name, &packed)
 }
 
-// Remove removes an archived log and returns how many bytes that freed. What is left says that it is whole and has
-// nothing in it, so that nobody waits for the rest of it.
+// Remove removes an archived log and returns how many bytes that freed. Nothing is left of it: that it is complete must
+// be known otherwise.
 func (b *Archive) Remove(ctx context.Context, l Log) (int64, error) {
 	f, err := b.lock(ctx, l)
 	if err != nil {
@@ -123,37 +146,65 @@ func (b *Archive) Remove(ctx context.Context, l Log) (int64, error) {
 		return 0, nil
 	}
 
-	empty := segmentName(l, 0, 0)
-	var list []blob.Info
-	for info, err := range b.blobs.List(ctx, blobPrefix(l)) {
-		if err != nil {
-			return 0, err
-		}
-
-		if info.Name != empty {
-			list = append(list, info)
-		}
-	}
-
-	if len(list) == 0 {
-		return 0, nil
-	}
-	if err := b.blobs.Put(ctx, empty, bytes.NewReader(nil)); err != nil {
+	segments, err := b.segments(ctx, l)
+	if err != nil {
 		return 0, err
 	}
 
-	f.size = 0
-
 	var freed int64
-	for _, info := range list {
-		if err := b.blobs.Delete(ctx, info.Name); err != nil {
+	for _, s := range slices.Backward(segments) { // what a crash leaves is its beginning, which can be read
+		if err := b.delete(ctx, s.name); err != nil {
 			return freed, err
 		}
 
-		freed += info.Size
+		freed += s.size
+		f.size = s.start
 	}
 
 	return freed, nil
+}
+
+// Move gives the segments of a log the names of this version, if they have those of an earlier one. All of it can be
+// read at any time meanwhile.
+func (b *Archive) Move(ctx context.Context, l Log) error {
+	list, err := b.segmentsOf(ctx, formerPrefix(l))
+	if err != nil {
+		return err
+	}
+
+	for _, s := range list {
+		if err := b.copySegment(ctx, s.name, segmentName(l, s.start, s.end)); err != nil {
+			return fmt.Errorf("move log of %s: %w", l.Run, err)
+		}
+		if err := b.delete(ctx, s.name); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// copySegment copies a blob.
+func (b *Archive) copySegment(ctx context.Context, from, to string) error {
+	r, err := b.blobs.Get(ctx, from)
+	if err != nil {
+		return err
+	}
+
+	return errors.Join(b.blobs.Put(ctx, to, r), r.Close())
+}
+
+// delete deletes a segment, and its folders if they are empty now.
+func (b *Archive) delete(ctx context.Context, name string) error {
+	if err := b.blobs.Delete(ctx, name); err != nil {
+		return err
+	}
+
+	if p, ok := b.blobs.(blob.Pruner); ok {
+		return p.Prune(name)
+	}
+
+	return nil
 }
 
 func segmentName(l Log, start, end int64) string {
@@ -164,17 +215,70 @@ func segmentName(l Log, start, end int64) string {
 type segment struct {
 	name       string
 	start, end int64
+	size       int64 // compressed
 }
 
+// segments lists the pieces of an archived log in their order; none if it is not archived. While it is moved a piece
+// may have two names, of which one is listed.
 func (b *Archive) segments(ctx context.Context, l Log) ([]segment, error) {
+	list, err := b.segmentsOf(ctx, blobPrefix(l))
+	if err != nil {
+		return nil, err
+	}
+
+	former, err := b.hasFormer(ctx)
+	if err != nil || !former {
+		return list, err
+	}
+
+	moved, err := b.segmentsOf(ctx, formerPrefix(l))
+	if err != nil {
+		return nil, err
+	}
+
+	list = append(list, moved...)
+	slices.SortStableFunc(list, func(a, b segment) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
+	})
+
+	return slices.CompactFunc(list, func(a, b segment) bool { return a.start == b.start && a.end == b.end }), nil
+}
+
+// hasFormer reports whether there were segments of earlier versions when that was asked for the first time: later there
+// are no more of them.
+func (b *Archive) hasFormer(ctx context.Context) (bool, error) {
+	b.formerMu.Lock()
+	defer b.formerMu.Unlock()
+
+	if b.former != nil {
+		return *b.former, nil
+	}
+
+	found := false
+	for _, err := range b.blobs.List(ctx, formerRoot) {
+		if err != nil {
+			return false, err
+		}
+
+		found = true
+
+		break
+	}
+
+	b.former = &found
+
+	return found, nil
+}
+
+func (b *Archive) segmentsOf(ctx context.Context, prefix string) ([]segment, error) {
 	var list []segment
-	for info, err := range b.blobs.List(ctx, blobPrefix(l)) {
+	for info, err := range b.blobs.List(ctx, prefix) {
 		if err != nil {
 			return nil, err
 		}
 
-		text := strings.TrimSuffix(info.Name[strings.LastIndexByte(info.Name, '/')+1:], ".gz")
-		first, last, _ := strings.Cut(text, "-")
+		text := strings.TrimSuffix(info.Name, ".gz")
+		first, last, _ := strings.Cut(text[strings.LastIndexAny(text, "/.")+1:], "-")
 		start, err1 := strconv.ParseInt(first, 10, 64)
 
 		end, err2 := strconv.ParseInt(last, 10, 64)
@@ -182,7 +286,7 @@ func (b *Archive) segments(ctx context.Context, l Log) ([]segment, error) {
 			return nil, fmt.Errorf("blob %s is not a log segment", info.Name)
 		}
 
-		list = append(list, segment{info.Name, start, end})
+		list = append(list, segment{info.Name, start, end, info.Size})
 	}
 
 	return list, nil
@@ -200,7 +304,7 @@ func (b *Archive) readArchived(ctx context.Context, l Log, offset, limit int64) 
 			continue
 		}
 
-		raw, err := b.unpacked.get(s.name, func() ([]byte, error) { return b.unpack(ctx, s.name) })
+		raw, err := b.unpacked.get(s.name, func() ([]byte, error) { return b.unpack(ctx, l, s) })
 		if err != nil {
 			return nil, err
 		}
@@ -254,7 +358,7 @@ func (b *Archive) copyArchived(ctx context.Context, w io.Writer, l Log, offset, 
 			continue
 		}
 
-		raw, err := b.unpack(ctx, s.name)
+		raw, err := b.unpack(ctx, l, s)
 		if err != nil {
 			return err
 		}
@@ -321,8 +425,11 @@ func (c *unpackedCache) get(name string, unpack func() ([]byte, error)) ([]byte,
 	return raw, nil
 }
 
-func (b *Archive) unpack(ctx context.Context, name string) ([]byte, error) {
-	r, err := b.blobs.Get(ctx, name)
+func (b *Archive) unpack(ctx context.Context, l Log, s segment) ([]byte, error) {
+	r, err := b.blobs.Get(ctx, s.name)
+	if fault.KindOf(err) == fault.NotFound { // moved since it was listed
+		r, err = b.blobs.Get(ctx, segmentName(l, s.start, s.end))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -331,12 +438,12 @@ func (b *Archive) unpack(ctx context.Context, name string) ([]byte, error) {
 
 	z, err := gzip.NewReader(r)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", name, err)
+		return nil, fmt.Errorf("open %s: %w", s.name, err)
 	}
 
 	raw, err := io.ReadAll(io.LimitReader(z, segmentSize))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
+		return nil, fmt.Errorf("read %s: %w", s.name, err)
 	}
 
 	return raw, nil

@@ -30,7 +30,28 @@ type testBlobs struct {
 	err  error
 	puts atomic.Int64
 
-	listing func() // called before a list is answered
+	listing  func()             // called before a list is answered
+	deleting func(string) error // called before a blob is deleted
+}
+
+func (b *testBlobs) Delete(ctx context.Context, name string) error {
+	if b.deleting != nil {
+		if err := b.deleting(name); err != nil {
+			return err
+		}
+	}
+
+	return b.Store.Delete(ctx, name)
+}
+
+// Prune implements blob.Pruner.
+func (b *testBlobs) Prune(name string) error {
+	p, ok := b.Store.(blob.Pruner)
+	if !ok {
+		return nil
+	}
+
+	return p.Prune(name)
 }
 
 func (b *testBlobs) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {

@@ -42,6 +42,9 @@ type Archive struct {
 	open    map[string]*logFile
 
 	unpacked unpackedCache
+
+	formerMu sync.Mutex
+	former   *bool // whether there are segments of earlier versions; nil while that is not known
 }
 
 // logFile is the output of one rank while it is written or followed.

@@ -75,13 +75,17 @@ type Collector struct {
 	files *outputs.Catalogue
 	lists map[string][]key // what manifests list, by their blob; it never changes
 	last  lastStock
+
+	perPass, movesPerPass int // how much is removed or moved in a pass at most
 }
 
 // New returns a collector.
 func New(d Deps) *Collector {
 	files := outputs.New(d.Store, d.Guard.blobs, d.Clock, d.Limits.UserFiles)
 
-	return &Collector{Deps: d, files: files, lists: map[string][]key{}}
+	return &Collector{
+		Deps: d, files: files, lists: map[string][]key{}, perPass: perPass, movesPerPass: movesPerPass,
+	}
 }
 
 // Run collects every hour until ctx ends.
@@ -109,7 +113,7 @@ type Report struct {
 	Uploads     int // that were never finished
 	Jobs        int
 	Events      int
-	Postings    int       // of the ledger, and totals of hours
+	Postings    int       // of the ledger, totals of hours, and savings
 	Bytes       job.Bytes // of all but jobs, events and postings
 }
 
@@ -189,10 +193,10 @@ func (c *Collector) collect(ctx context.Context, stock *Stock) error {
 	if err != nil {
 		return fmt.Errorf("find out which blobs are needed: %w", err)
 	}
-	if err := c.surplusOutput(ctx, now, m, stock); err != nil {
+	if err := c.surplusOutput(ctx, now, output, stock); err != nil {
 		return fmt.Errorf("choose output to remove: %w", err)
 	}
-	if err := c.removeOutput(ctx, m, output, report); err != nil {
+	if err := c.tidyOutput(ctx, now, output, report); err != nil {
 		return fmt.Errorf("remove output: %w", err)
 	}
 	if err := c.forget(ctx, now, m, report); err != nil {
@@ -345,77 +349,6 @@ func (c *Collector) eachJob(ctx context.Context, visit func(*job.Job) error) err
 	}
 }
 
-// outputs lists the output that is archived, by job.
-func (c *Collector) outputs(ctx context.Context) (map[id.Job][]archive.Stored, error) {
-	all := map[id.Job][]archive.Stored{}
-	if c.Logs == nil {
-		return all, nil
-	}
-
-	list, err := c.Logs.Complete(ctx)
-	for _, l := range list {
-		j, _, _ := l.Run.Split()
-		all[j] = append(all[j], l)
-	}
-
-	return all, err
-}
-
-// surplusOutput chooses the output that is too much, and records for its owners why it is removed.
-func (c *Collector) surplusOutput(ctx context.Context, now time.Time, m *marks, stock *Stock) error {
-	surplus := c.Limits.SurplusOutput(m.printed)
-	var docs []store.Document
-
-	for i := range m.printed {
-		p := &m.printed[i]
-		why, gone := surplus[p.Job]
-		if !gone {
-			continue
-		}
-
-		m.silent[p.Job] = true
-		docs = append(docs, store.Document{Kind: store.RemovedDocument, ID: string(p.Job), At: now, Text: why})
-		stock.Output.Bytes -= p.Bytes
-		stock.share(p.Owner, func(of *Share) { of.Output -= p.Bytes })
-	}
-
-	for part := range slices.Chunk(docs, page) {
-		if err := c.Loop.Held(); err != nil {
-			return err
-		}
-		if err := c.Store.Keep(ctx, part...); err != nil {
-			return err
-		}
-	}
-
-	return nil
-}
-
-// removeOutput removes the output of jobs whose output is not kept.
-func (c *Collector) removeOutput(
-	ctx context.Context, m *marks, output map[id.Job][]archive.Stored, report *Report,
-) error {
-	for j := range m.silent {
-		for _, l := range output[j] {
-			if err := c.Loop.Held(); err != nil {
-				return err
-			}
-
-			bytes, err := c.Logs.Remove(ctx, l.Log)
-			if err != nil {
-				return err
-			}
-
-			if bytes > 0 {
-				report.Outputs++
-				report.Bytes += job.Bytes(bytes)
-			}
-		}
-	}
-
-	return nil
-}
-
 // sweepBatch is how many blobs are removed at a time.
 const sweepBatch = 100
 
@@ -560,8 +493,6 @@ func (c *Collector) removeUploads(ctx context.Context, now time.Time, report *Re
 // marks is what is needed.
 type marks struct {
 	needed    set
-	silent    map[id.Job]bool // jobs whose output is not kept
-	printed   []retention.Printed
 	old       []oldJob        // jobs of which nothing is kept
 	saved     map[id.Job]bool // jobs with checkpoints
 	pipelines map[string]bool // those with jobs that have not ended, which may need the others

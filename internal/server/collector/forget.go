@@ -23,7 +23,7 @@ func (c *Collector) forget(ctx context.Context, now time.Time, m *marks, report 
 		}
 	}
 
-	jobs = jobs[max(0, len(jobs)-perPass):] // the oldest come last
+	jobs = jobs[max(0, len(jobs)-c.perPass):] // the oldest come last
 
 	for part := range slices.Chunk(jobs, page) {
 		if err := c.Loop.Held(); err != nil {
@@ -43,24 +43,32 @@ func (c *Collector) forget(ctx context.Context, now time.Time, m *marks, report 
 	return c.forgetPostings(ctx, now, report)
 }
 
-// forgetPostings removes the postings that are not kept, oldest first.
+// forgetPostings removes the postings and savings that are not kept, oldest first.
 func (c *Collector) forgetPostings(ctx context.Context, now time.Time, report *Report) error {
 	since := c.Limits.PostingsSince(now)
 	if since.IsZero() {
 		return nil
 	}
 
-	for report.Postings < perPass {
-		if err := c.Loop.Held(); err != nil {
-			return err
-		}
+	for _, forget := range []func(context.Context, time.Time, int) (int, error){
+		c.Store.ForgetSavings, c.Store.ForgetPostings,
+	} {
+		for removed := 0; removed < c.perPass; {
+			if err := c.Loop.Held(); err != nil {
+				return err
+			}
 
-		n, err := c.Store.ForgetPostings(ctx, since, page)
-		if err != nil || n == 0 {
-			return err
-		}
+			n, err := forget(ctx, since, min(page, c.perPass-removed))
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				break
+			}
 
-		report.Postings += n
+			removed += n
+			report.Postings += n
+		}
 	}
 
 	return nil
@@ -73,8 +81,8 @@ func (c *Collector) forgetEvents(ctx context.Context, now time.Time, report *Rep
 		return nil
 	}
 
-	for report.Events < perPass {
-		events, err := c.Store.Events(ctx, store.EventFilter{Limit: page + 1})
+	for report.Events < c.perPass {
+		events, err := c.Store.Events(ctx, store.EventFilter{Limit: min(page, c.perPass-report.Events) + 1})
 		if err != nil {
 			return err
 		}

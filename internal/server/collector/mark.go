@@ -14,8 +14,6 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/logs/archive"
-	"trainyard/internal/retention"
 	"trainyard/internal/server/httpapi"
 	"trainyard/internal/server/outputs"
 	"trainyard/internal/yardmaster"
@@ -32,13 +30,9 @@ const (
 // Jobs come first and runs that are being restored come last. A run continues from a checkpoint that is in the
 // catalogue when it is launched: either it was there when the catalogue was read, or it was added later, and then its
 // chunks were looked for later, through the guard.
-func (c *Collector) mark(
-	ctx context.Context, now time.Time, output map[id.Job][]archive.Stored, stock *Stock,
-) (*marks, error) {
+func (c *Collector) mark(ctx context.Context, now time.Time, output archived, stock *Stock) (*marks, error) {
 	m := &marking{
-		marks: marks{
-			needed: set{}, silent: map[id.Job]bool{}, saved: map[id.Job]bool{}, pipelines: map[string]bool{},
-		},
+		marks:     marks{needed: set{}, saved: map[id.Job]bool{}, pipelines: map[string]bool{}},
 		collector: c, lists: map[string][]key{},
 	}
 
@@ -53,14 +47,8 @@ func (c *Collector) mark(
 			m.pipelines[j.Pipeline] = true
 		}
 
-		kept := c.Limits.KeepsOutput(now, j)
-		if bytes := stock.count(j, output[j.ID], kept); kept && j.State.Final() && bytes > 0 {
-			m.printed = append(m.printed, retention.Printed{Job: j.ID, Owner: j.Owner, Ended: j.Ended, Bytes: bytes})
-		}
+		stock.count(j, output.note(now, j, &c.Limits))
 
-		if !c.Limits.KeepsOutput(now, j) {
-			m.silent[j.ID] = true
-		}
 		if j.Workdir == "" || c.Limits.Unused == 0 || !c.Limits.KeepsWorkdir(now, j) {
 			return nil
 		}

@@ -6,7 +6,7 @@ import (
 
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/logs/archive"
+	"trainyard/internal/retention"
 )
 
 // Stock is what was stored at the last collection, and what that has removed.
@@ -51,22 +51,30 @@ func (s *Stock) share(user id.User, change func(*Share)) {
 	s.Users[user] = of
 }
 
-// count adds a job and its output, if that is kept, and returns how much that is.
-func (s *Stock) count(j *job.Job, output []archive.Stored, kept bool) (bytes job.Bytes) {
-	for _, l := range output {
-		if kept {
-			bytes += l.Bytes
-			s.Output.add(l.Bytes)
-		}
-	}
-
+// count adds a job and its output, as far as that is kept.
+func (s *Stock) count(j *job.Job, output Amount) {
+	s.Output.Count += output.Count
+	s.Output.Bytes += output.Bytes
 	s.Jobs++
 	s.share(j.Owner, func(of *Share) {
 		of.Jobs++
-		of.Output += bytes
+		of.Output += output.Bytes
 	})
+}
 
-	return bytes
+// tooMuchOutput reports whether there is more output, of a user or of all, than limits allow.
+func (s *Stock) tooMuchOutput(l *retention.Limits) bool {
+	if l.AllOutput > 0 && s.Output.Bytes > l.AllOutput {
+		return true
+	}
+
+	for _, of := range s.Users {
+		if l.UserOutput > 0 && of.Output > l.UserOutput {
+			return true
+		}
+	}
+
+	return false
 }
 
 // lastStock is the newest stock. It is safe for concurrent use.

@@ -196,34 +196,43 @@ func (d *Deps) findStrays(ctx context.Context, state *yardmaster.State, r *Repor
 		return err
 	}
 
-	archived, err := d.Logs.Complete(ctx)
-	if err != nil {
-		return err
-	}
-
 	live := map[id.Job]bool{}
 	for i := range state.Jobs {
 		live[state.Jobs[i].ID] = true
 	}
 
-	for i := range archived {
-		logs = append(logs, archived[i].Log)
-	}
-
 	for _, l := range logs {
-		j, _, _ := l.Run.Split()
-		if jobOf(l) <= r.Last.Job && !live[j] {
-			continue
-		}
-
-		run, err := d.Store.Run(ctx, l.Run)
-		switch {
-		case fault.KindOf(err) == fault.NotFound, err == nil && run.UID != l.UID:
-			r.Strays = append(r.Strays, l)
-			r.Found.Job = max(r.Found.Job, jobOf(l))
-		case err != nil:
+		if err := d.findStray(ctx, l, live, r); err != nil {
 			return err
 		}
+	}
+
+	for l, err := range d.Logs.Complete(ctx) {
+		if err == nil {
+			err = d.findStray(ctx, l.Log, live, r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// findStray lists a log if it is a stray.
+func (d *Deps) findStray(ctx context.Context, l archive.Log, live map[id.Job]bool, r *Report) error {
+	j, _, _ := l.Run.Split()
+	if jobOf(l) <= r.Last.Job && !live[j] {
+		return nil
+	}
+
+	run, err := d.Store.Run(ctx, l.Run)
+	switch {
+	case fault.KindOf(err) == fault.NotFound, err == nil && run.UID != l.UID:
+		r.Strays = append(r.Strays, l)
+		r.Found.Job = max(r.Found.Job, jobOf(l))
+	case err != nil:
+		return err
 	}
 
 	return nil

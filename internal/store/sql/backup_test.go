@@ -3,6 +3,7 @@ package sql
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/fault"
+	"trainyard/internal/ledger"
+	"trainyard/internal/store"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -154,6 +157,105 @@ func TestABackupUnderARunningWriterIsConsistent(t *testing.T) {
 			t.Errorf("the server could not commit beside a backup: %v", err)
 		}
 	})
+}
+
+// A copy that is made while old usage is removed has all of it: in postings and savings, or in totals.
+func TestABackupDuringARemovalIsWhole(t *testing.T) {
+	t.Parallel()
+	onEngines(t, func(t engineTest) {
+		s := writer(t, t.url, "server-1")
+		day := bookStart
+		var b yardmaster.Batch
+
+		for n := range uint64(40) {
+			at := day.Add(time.Duration(n) * time.Hour)
+			b.Ledger.Postings = append(b.Ledger.Postings, ledger.Posting{
+				Seq: n + 1, Node: "n1", Class: "local", From: at, To: at.Add(time.Hour), Account: "use", Owner: "ann", Job: "j1",
+				Amounts: ledger.Amounts{NodeTime: ledger.Span(n), NodeCost: ledger.Nanos(n * n)},
+			})
+			b.Ledger.Savings = append(b.Ledger.Savings, ledger.Saving{
+				Seq: n + 1, At: at, Job: "j1", Owner: "ann", Kind: "move", Money: ledger.Nanos(n), Time: 5,
+			})
+		}
+
+		if err := s.Commit(t.Context(), &b); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.RollUp(t.Context(), 1000); err != nil {
+			t.Fatal(err)
+		}
+
+		want := usedAndSaved(t, s)
+
+		for i, forget := range []func(context.Context, time.Time, int) (int, error){
+			s.ForgetSavings, s.ForgetPostings, s.ForgetSavings, s.ForgetPostings,
+		} {
+			if n, err := forget(t.Context(), day.Add(24*time.Hour), 10); n == 0 || err != nil {
+				t.Fatalf("removal %d: %d, %v", i, n, err)
+			}
+
+			file := filepath.Join(t.TempDir(), "backup")
+			if err := Backup(t.Context(), t.url, file); err != nil {
+				t.Fatal(err)
+			}
+
+			restored := filepath.Join(t.TempDir(), "yard.db")
+			if _, err := PutBack(t.Context(), restored, file, Former{Lease: time.Second}); err != nil {
+				t.Fatal(err)
+			}
+
+			copied := writer(t, restored, "server-2")
+			if got := usedAndSaved(t, copied); got != want {
+				t.Errorf("after removal %d the backup has %s, want %s", i, got, want)
+			}
+
+			// What was begun is completed there.
+			for _, forget := range []func(context.Context, time.Time, int) (int, error){
+				copied.ForgetSavings, copied.ForgetPostings,
+			} {
+				if _, err := forget(t.Context(), day.Add(24*time.Hour), 1000); err != nil {
+					t.Fatal(err)
+				}
+			}
+
+			if got := usedAndSaved(t, copied); got != want {
+				t.Errorf("after removal %d and the rest of it the backup has %s, want %s", i, got, want)
+			}
+		}
+	})
+}
+
+// usedAndSaved is what a store has of usage and savings.
+func usedAndSaved(t engineTest, s *Store) string {
+	t.Helper()
+	q := ledger.Query{Group: []ledger.Key{ledger.ByDay, ledger.ByResearcher}}
+	sum, err1 := ledger.NewSummary(q)
+	savings, err2 := ledger.NewSavingsSummary(q, 1)
+
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := s.Postings(t.Context(), store.PostingFilter{Totals: q.Totals()}, func(p *ledger.Posting) error {
+		sum.Add(p)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := s.Savings(t.Context(), store.SavingFilter{Totals: true}, func(x *ledger.Saving) error {
+		savings.Add(x)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+
+	used, err := sum.Report()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return fmt.Sprint(used.Rows, savings.Report().Rows)
 }
 
 func TestADatabaseThatIsNotThereIsNotBackedUp(t *testing.T) {

@@ -252,6 +252,9 @@ func ledgerQuestions() []question {
 	return append(list,
 		question{name: "RollUp", ask: func(ctx context.Context, s *Store) error { return none(s.RollUp(ctx, 10)) }},
 		question{name: "LedgerDetail", ask: func(ctx context.Context, s *Store) error { return none(s.LedgerDetail(ctx)) }},
+		question{name: "ForgetSavings", ask: func(ctx context.Context, s *Store) error {
+			return none(s.ForgetSavings(ctx, planStart, 10))
+		}},
 		question{name: "ForgetPostings", ask: func(ctx context.Context, s *Store) error {
 			return none(s.ForgetPostings(ctx, planStart, 10))
 		}},

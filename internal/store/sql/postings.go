@@ -184,18 +184,3 @@ func payersOf(jobs []id.Job, projects []id.Project, owners []id.User) []conditio
 
 	return list
 }
-
-// Savings yields the savings by decisions in a period, in order of time.
-func (s *Store) Savings(ctx context.Context, f store.SavingFilter, yield func(*ledger.Saving) error) error {
-	var w where
-	w.add("at >= ?", micros(f.From))
-
-	if !f.To.IsZero() {
-		w.add("at < ?", micros(f.To))
-	}
-
-	w.addAll(payersOf(f.Jobs, f.Projects, f.Owners))
-
-	return stream(ctx, s, s.reports, "saving", savingTable.selects()+w.conditions()+"ORDER BY at, seq", w.args,
-		readSaving, yield)
-}

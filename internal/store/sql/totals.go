@@ -235,7 +235,7 @@ func (r *rollup) has(from time.Time) error {
 	day := r.detailed.UTC().Format(time.DateOnly)
 
 	return fault.New(fault.Invalid, "ledger_detail",
-		"usage before %s is kept by day only, and by researcher, project and node", day).
+		"usage and savings before %s are kept by day, not by hour, job or run", day).
 		WithField("from").
 		WithRemedy("begin at %s or later; or begin and end at midnight UTC, and do not ask for hours, jobs or runs", day)
 }

@@ -18,6 +18,7 @@ func forgetting() []contract {
 		{"a job is forgotten with all that is its own", forgetsJobs},
 		{"events are forgotten", forgetsEvents},
 		{"postings are forgotten, and the totals of their days stay", forgetsPostings},
+		{"savings are forgotten, and the totals of their days stay", forgetsSavings},
 		{"only the leader forgets", refusesToForget},
 	}
 }
@@ -102,6 +103,91 @@ func refusesToForget(h *harness) {
 
 	_, err := s.ForgetPostings(h.context(), dayOne, 1)
 	h.refused(err)
+
+	_, err = s.ForgetSavings(h.context(), dayOne, 1)
+	h.refused(err)
+}
+
+func forgetsSavings(h *harness) {
+	var b yardmaster.Batch
+	day := dayOne.Truncate(24 * time.Hour)
+	for n := range uint64(60) {
+		b.Ledger.Savings = append(b.Ledger.Savings, ledger.Saving{
+			Seq: n + 1, At: day.Add(time.Duration(n) * time.Hour), Job: id.NewJob(n + 1),
+			Owner:   id.User([]string{"ada", "bob"}[n%2]),
+			Project: id.Project([]string{"", "text", "vision"}[n%3]), Kind: []string{"waiting", "move"}[n/10%2],
+			Money: ledger.Nanos(n) - 7, Time: ledger.Span(1000 - n*n), Reason: "because",
+		})
+	}
+
+	border := day.Add(48 * time.Hour)
+	s := h.with(&b)
+
+	queries := map[string]ledger.Query{
+		"all":        {Group: []ledger.Key{ledger.ByKind}},
+		"by day":     {From: day, To: border, Group: []ledger.Key{ledger.ByDay, ledger.ByResearcher, ledger.ByProject}},
+		"one day":    {From: day.Add(24 * time.Hour), To: border},
+		"up to now":  {From: day, To: border.Add(90 * time.Minute), Group: []ledger.Key{ledger.ByMonth}},
+		"of bob":     {Filter: []ledger.Filter{{Key: ledger.ByResearcher, Values: []string{"bob"}}}},
+		"moves":      {Filter: []ledger.Filter{{Key: ledger.ByKind, Values: []string{"move"}}}},
+		"later jobs": {From: border, Group: []ledger.Key{ledger.ByJob, ledger.ByHour}},
+	}
+
+	want := map[string]*ledger.SavingsReport{}
+	for name, q := range queries {
+		want[name] = h.saved(s, q)
+	}
+
+	for left := 48; left > 0; { // and whatever is deleted, it is the same
+		n, err := s.ForgetSavings(h.context(), border, 7)
+		h.must(err)
+		h.same("forgotten", n, min(left, 7))
+		left -= n
+
+		for name, q := range queries {
+			h.same(name, h.saved(s, q), want[name])
+		}
+	}
+
+	n, err := s.ForgetSavings(h.context(), border, 7)
+	h.must(err)
+	h.same("forgotten when none is left", n, 0)
+
+	for name, f := range map[string]store.SavingFilter{
+		"jobs":          {From: day, To: border},
+		"all jobs":      {},
+		"part of a day": {From: day.Add(time.Hour), Totals: true},
+		"part of one":   {From: day, To: day.Add(time.Hour), Totals: true},
+	} {
+		err := s.Savings(h.context(), f, func(*ledger.Saving) error { return nil })
+		if err == nil {
+			h.Errorf("savings of %s of a time of which there are only days were answered", name)
+			continue
+		}
+
+		h.fails(err, fault.Invalid, "ledger_detail")
+	}
+
+	// The newest stays, so that numbers go on.
+	_, err = s.ForgetSavings(h.context(), border.Add(30*24*time.Hour), 100)
+	h.must(err)
+	h.same("all in the end", h.saved(s, queries["all"]), want["all"])
+	h.same("last", h.load(s, time.Time{}).Ledger.LastSaving, uint64(60))
+}
+
+// saved is what a store answers to a query about savings.
+func (h *harness) saved(s store.Store, q ledger.Query) *ledger.SavingsReport {
+	h.Helper()
+	sum, err := ledger.NewSavingsSummary(q, 100)
+	h.must(err)
+
+	f := store.SavingFilter{From: q.From, To: q.To, Totals: q.SavingTotalsDo()}
+	h.must(s.Savings(h.context(), f, func(x *ledger.Saving) error {
+		sum.Add(x)
+		return nil
+	}))
+
+	return sum.Report()
 }
 
 func forgetsPostings(h *harness) {

@@ -276,6 +276,7 @@ func findsSavings(h *harness) {
 	early, late := full[ledger.Saving](1), full[ledger.Saving](2)
 	early.Seq, early.At, late.Seq, late.At = 1, dayOne, 2, dayOne.Add(time.Hour)
 	early.Owner, late.Owner, late.Project, late.Job = "ada", "bob", "text", "j9"
+	early.Decisions, late.Decisions = 0, 0
 	s := h.with(&yardmaster.Batch{Ledger: ledger.Changes{Savings: []ledger.Saving{early, late}}})
 
 	for name, tc := range map[string]struct {

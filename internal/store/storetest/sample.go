@@ -203,7 +203,7 @@ func samplePosting(n uint64) ledger.Posting {
 // sampleLedger is one of each change of the ledger.
 func sampleLedger() ledger.Changes {
 	saving := full[ledger.Saving](1)
-	saving.At = dayOne
+	saving.At, saving.Decisions = dayOne, 0 // those of sums are not stored
 
 	return ledger.Changes{
 		Postings: []ledger.Posting{samplePosting(1)}, Meters: []ledger.State{full[ledger.State](1)},

@@ -54,7 +54,7 @@ func TestAnythingThatGrowsTooMuchIsNamed(t *testing.T) {
 	fine := before
 	fine.goroutines += 5
 	fine.disk += jobs * 4 << 10
-	fine.inodes += jobs
+	fine.inodes += jobs / 4
 
 	if err := exceeded(judge(processes, []sample{before, before}, []sample{fine, fine}, jobs)); err != nil {
 		t.Errorf("growth within bounds: %v", err)
@@ -66,7 +66,7 @@ func TestAnythingThatGrowsTooMuchIsNamed(t *testing.T) {
 		"goroutines":      func(s *sample) { s.goroutines += jobs / 10 },
 		"open files":      func(s *sample) { s.files += jobs / 10 },
 		"disk":            func(s *sample) { s.disk += jobs * 100 << 10 },
-		"inodes":          func(s *sample) { s.inodes += jobs * 10 },
+		"inodes":          func(s *sample) { s.inodes += jobs * 2 },
 	} {
 		for i, p := range processes {
 			after := []sample{before, before}

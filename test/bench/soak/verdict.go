@@ -54,7 +54,7 @@ func quantities() []quantity {
 		},
 		{
 			"inodes", "inodes", 1, func(s sample) float64 { return float64(s.inodes) },
-			bound{constant: 50, perJob: 5}, bound{constant: 50, perJob: 1},
+			bound{constant: 50, perJob: 0.5}, bound{constant: 50, perJob: 1},
 		},
 	}
 }
