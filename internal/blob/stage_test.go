@@ -2,6 +2,7 @@ package blob_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"trainyard/internal/atomicfile"
 	"trainyard/internal/atomicfile/disktest"
 	"trainyard/internal/blob"
 	"trainyard/internal/blob/blobtest"
@@ -289,5 +291,61 @@ func TestAFolderIsJoinedOnItsMachineAlone(t *testing.T) {
 
 	if _, _, err := blob.JoinDir(filepath.Join(root, "a"), "agent-1"); err == nil {
 		t.Error("a folder that no server has opened was joined")
+	}
+}
+
+// watchful is a disk that notes what is written to new files.
+type watchful struct {
+	atomicfile.Disk
+	writes [][]byte
+}
+
+func (w *watchful) CreateTemp(dir, pattern string) (atomicfile.File, error) {
+	f, err := w.Disk.CreateTemp(dir, pattern)
+	return &watchedFile{f, w}, err
+}
+
+type watchedFile struct {
+	atomicfile.File
+	disk *watchful
+}
+
+func (f *watchedFile) Write(p []byte) (int, error) {
+	f.disk.writes = append(f.disk.writes, p)
+	return f.File.Write(p)
+}
+
+func TestWhatIsInMemoryIsStagedWithoutACopy(t *testing.T) {
+	t.Parallel()
+	disk, root := &watchful{Disk: atomicfile.OS{}}, t.TempDir()
+
+	d, err := blob.OpenDirOn(disk, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	data := bytes.Repeat([]byte("x"), 1<<20)
+	if err := d.Stage(t.Context(), "a", bytes.NewReader(data)); err != nil {
+		t.Fatal(err)
+	}
+
+	at := 0
+	for _, p := range disk.writes {
+		if &p[0] != &data[at] {
+			t.Fatalf("what is written at %d is a copy", at)
+		}
+
+		at += len(p)
+	}
+
+	if get(t, d, "a") != string(data) {
+		t.Error("another content was stored")
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+
+	if err := d.Stage(ctx, "b", bytes.NewReader(data)); !errors.Is(err, context.Canceled) || len(files(t, root)) != 1 {
+		t.Errorf("staged for a caller who is gone: %v, files %v", err, files(t, root))
 	}
 }

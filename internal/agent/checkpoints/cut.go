@@ -34,26 +34,65 @@ func newGear() *gear {
 	return &g
 }
 
-// cut returns the length of the first chunk of p. It depends on the content alone if p has at least maxChunk bytes or
-// ends where the file ends.
-func (g *gear) cut(p []byte) int {
-	if len(p) <= minChunk {
-		return len(p)
+// lane is how many bytes are hashed beside as many others. Each byte of a hash waits for the one before, so two hashes
+// at a time take little longer than one.
+const lane = 8 << 10
+
+// end looks for the end of a chunk of which p is the beginning or all, and returns its length; 0 if p is too short to
+// know. What is before from was searched already.
+func (g *gear) end(p []byte, from int) int {
+	if len(p) > maxChunk {
+		p = p[:maxChunk]
 	}
 
-	n := min(len(p), maxChunk)
-	var hash uint64
+	from = max(from, minChunk)
+	if from < len(p) {
+		at, hash := g.skip(p, from)
 
-	for _, b := range p[minChunk-window : minChunk] {
-		hash = hash<<1 + g[b]
-	}
-
-	for i, b := range p[minChunk:n] {
-		hash = hash<<1 + g[b]
-		if hash < limit {
-			return minChunk + i + 1
+		for i, b := range p[at:] {
+			hash = hash<<1 + g[b]
+			if hash < limit {
+				return at + i + 1
+			}
 		}
 	}
 
-	return n
+	if len(p) == maxChunk {
+		return maxChunk
+	}
+
+	return 0
+}
+
+// skip goes on from a place until a chunk ends or p does, both soon, and returns where it is and the hash there.
+func (g *gear) skip(p []byte, from int) (at int, hash uint64) {
+	at, hash = from, g.hash(p[:from])
+
+	for ; at+2*lane <= len(p); at += 2 * lane {
+		first, second := p[at:at+lane], p[at+lane:at+2*lane]
+		x, y := hash, g.hash(p[:at+lane])
+
+		for i, b := range first {
+			x = x<<1 + g[b]
+			y = y<<1 + g[second[i]]
+
+			if x < limit || y < limit {
+				return at, hash
+			}
+		}
+
+		hash = y
+	}
+
+	return at, hash
+}
+
+// hash returns the hash at the end of p.
+func (g *gear) hash(p []byte) uint64 {
+	var hash uint64
+	for _, b := range p[len(p)-window:] {
+		hash = hash<<1 + g[b]
+	}
+
+	return hash
 }

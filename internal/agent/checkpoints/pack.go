@@ -101,6 +101,7 @@ type reader struct {
 	*packer
 	buf    []byte // nil if no segment has begun
 	used   int
+	ahead  int // bytes behind the used ones that were read already
 	pieces []piece
 }
 
@@ -178,11 +179,10 @@ func (r *reader) close(f *os.File, seen *file) error {
 	return errors.Join(err, f.Close())
 }
 
-// fill reads the file from an offset into the segment, cuts it into pieces, and returns how far it came. A piece that
-// may go on beyond the segment is left to the next.
+// fill reads one piece of the file, from an offset on, into the segment, and returns its length.
 func (r *reader) fill(ctx context.Context, f *os.File, item *packed, at int64) (int64, error) {
 	left := item.file.size - at
-	if r.buf != nil && int64(segmentSize-r.used) < min(left, maxChunk) {
+	if !r.fits(left) {
 		if err := r.flush(ctx); err != nil {
 			return 0, err
 		}
@@ -197,34 +197,53 @@ func (r *reader) fill(ctx context.Context, f *os.File, item *packed, at int64) (
 		r.buf = buf
 	}
 
-	room := r.buf[r.used:]
-	data := room[:min(left, int64(len(room)))]
-
-	if _, err := f.ReadAt(data, at); errors.Is(err, io.EOF) {
-		return 0, errChanged // it has become shorter
-	} else if err != nil {
-		return 0, fmt.Errorf("read checkpoint: %w", err)
+	room := r.buf[r.used:][:min(left, maxChunk)]
+	n, have, err := r.next(f, at, room)
+	if err != nil {
+		return 0, err
 	}
 
-	last := at+int64(len(data)) == item.file.size
-	var lengths []int
-	done := 0
-
-	for rest := data; len(rest) > 0 && (last || len(rest) >= maxChunk); rest = data[done:] {
-		n := r.gear.cut(rest)
-		lengths = append(lengths, n)
-		done += n
-	}
-
-	chunks := make([]api.CheckpointChunk, len(lengths))
+	chunks := make([]api.CheckpointChunk, 1)
 	item.chunks = append(item.chunks, chunks)
+	r.pieces = append(r.pieces, piece{room[:n], &chunks[0]})
 
-	for i, n := range lengths {
-		r.pieces = append(r.pieces, piece{r.buf[r.used : r.used+n], &chunks[i]})
-		r.used += n
+	r.used = (r.used + n + alignment - 1) &^ (alignment - 1)
+	r.ahead = 0
+
+	if r.fits(left - int64(n)) { // otherwise the next segment reads it again
+		r.ahead = copy(r.buf[r.used:], room[n:have])
 	}
 
-	return int64(done), nil
+	return int64(n), nil
+}
+
+// next reads the file from an offset on until it has found the end of a piece. It returns the length of the piece and
+// of what it has read.
+func (r *reader) next(f *os.File, at int64, room []byte) (n, have int, err error) {
+	for have = r.ahead; ; {
+		searched := have
+		have = min(max(have, minChunk)+readStep, len(room))
+
+		if _, err := f.ReadAt(room[searched:have], at+int64(searched)); errors.Is(err, io.EOF) {
+			return 0, 0, errChanged // it has become shorter
+		} else if err != nil {
+			return 0, 0, fmt.Errorf("read checkpoint: %w", err)
+		}
+
+		n = r.gear.end(room[:have], searched)
+		if n > 0 {
+			return n, have, nil
+		}
+
+		if have == len(room) { // the end of the file, otherwise there was room for the largest chunk
+			return have, have, nil
+		}
+	}
+}
+
+// fits reports whether the segment has room for the next piece of a file of which so much is left.
+func (r *reader) fits(left int64) bool {
+	return r.buf == nil || int64(segmentSize-r.used) >= min(left, maxChunk)
 }
 
 // flush hands the segment over to be hashed and uploaded.
@@ -234,7 +253,7 @@ func (r *reader) flush(ctx context.Context) error {
 	}
 
 	buf, pieces := r.buf, r.pieces
-	r.buf, r.pieces, r.used = nil, nil, 0
+	r.buf, r.pieces, r.used, r.ahead = nil, nil, 0, 0
 	run, progress, s, stays := r.run, r.progress, r.store, r.stays
 
 	r.group.run(func(ctx context.Context) error {
