@@ -258,6 +258,36 @@ func TestAJobIsRunAgain(t *testing.T) {
 	}
 }
 
+// A job that needed jobs of its file alone comes after nothing when it is submitted without them.
+func TestRerunWithoutNeedsIsAfterNothing(t *testing.T) {
+	t.Parallel()
+	d := newDepot(t)
+	text, err := json.Marshal(job.Spec{
+		Name: "train", Run: "python train.py", Place: job.PlaceAny, Objective: job.ObjectiveBalanced, Needs: []string{"prep"},
+		After: job.AfterAny, Resources: job.Resources{Nodes: job.Range{Min: 1, Max: 1}, CPUs: 1000},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	d.answer("GET /api/v1/jobs/j3", api.JobDetail{Job: api.Job{ID: "j3"}, Spec: text})
+
+	p := newPerson(t).at(t, d.yard)
+	if code := p.types(t.Context(), "rerun", "j3", "-d"); code != exit.OK {
+		t.Fatalf("exit code %d: %s", code, p.stderr)
+	}
+
+	body, _ := d.sent("POST /api/v1/jobs")
+	var sent api.SubmitRequest
+	if err := json.Unmarshal(body, &sent); err != nil {
+		t.Fatal(err)
+	}
+
+	if diff := cmp.Diff("name: train\nrun: python train.py\n", sent.File); diff != "" {
+		t.Errorf("job file (-want +got):\n%s", diff)
+	}
+}
+
 func TestRerunSaysThatFilesAreGone(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)

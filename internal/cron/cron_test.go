@@ -22,6 +22,7 @@ func TestNext(t *testing.T) {
 		{"5/20 * * * *", "2026-11-16 10:05:00", "2026-11-16 10:25:00"},
 		{"30 23 31 * *", "2026-11-16 00:00:00", "2026-12-31 23:30:00"},
 		{"0 0 29 2 *", "2026-11-16 00:00:00", "2028-02-29 00:00:00"},
+		{"0 0 29 2 *", "2096-02-29 00:00:00", "2104-02-29 00:00:00"},   // 2100 is no leap year
 		{"0 0 13 * fri", "2026-11-16 00:00:00", "2026-11-20 00:00:00"}, // the 13th, or a Friday
 		{"0 0 */2 * 7", "2026-11-16 00:00:00", "2026-11-29 00:00:00"},  // a Sunday with an odd date
 		{"0 0 1 jan,jul *", "2026-11-16 00:00:00", "2027-01-01 00:00:00"},
@@ -47,6 +48,16 @@ func TestNext(t *testing.T) {
 	at := time.Date(2026, 11, 16, 10, 0, 0, 5, time.UTC)
 	if got := cron.Every(6 * time.Hour).Next(at); !got.Equal(at.Add(6 * time.Hour)) {
 		t.Errorf("every 6h after %s: %s", at, got)
+	}
+
+	daily, err := cron.Parse("@daily")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// Wherever the server is, the fields are in UTC.
+	if got := daily.Next(at.In(time.FixedZone("", 19800))); !got.Equal(time.Date(2026, 11, 17, 0, 0, 0, 0, time.UTC)) {
+		t.Errorf("every day after %s: %s", at, got)
 	}
 
 	if got := (cron.Recurrence{}).Next(at); !got.IsZero() {

@@ -8,6 +8,7 @@ import (
 
 	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
+	"trainyard/internal/job"
 )
 
 func TestUploadsStopBeforeSubmissions(t *testing.T) {
@@ -44,6 +45,22 @@ func TestUploadsStopBeforeSubmissions(t *testing.T) {
 				!strings.HasPrefix(f.Message, "the server accepts no "+what+": the disk that holds ")):
 				t.Errorf("%s: %s: %v", test.name, what, check.err)
 			}
+		}
+	}
+}
+
+func TestHowMuchOfADiskIsKeptFree(t *testing.T) {
+	t.Parallel()
+
+	for _, test := range []struct{ reserve, disk, want job.Bytes }{
+		{diskspace.AutoReserve, 2000, 100},
+		{diskspace.AutoReserve, 1 << 40, 1 << 30},
+		{500, 2000, 500},
+		{0, 2000, 0},
+	} {
+		r := &diskspace.Reserve{Bytes: test.reserve}
+		if got := r.Keep(test.disk); got != test.want {
+			t.Errorf("with a reserve of %d, %d of %d bytes are kept free, want %d", test.reserve, got, test.disk, test.want)
 		}
 	}
 }

@@ -143,6 +143,41 @@ func TestDeclaredStepsTimesStepTime(t *testing.T) {
 	)
 }
 
+// TestStepsReportedAtOnceSayNothingOfTheirTime: after two steps that were reported within milliseconds the rest was
+// said to be done at any moment.
+func TestStepsReportedAtOnceSayNothingOfTheirTime(t *testing.T) {
+	t.Parallel()
+
+	at := func(now float64, times ...float64) *job.Forecast {
+		in := trained(0)
+		in.Now, in.Series = after(now), nil
+		for i, at := range times {
+			in.Progress.Marks = append(in.Progress.Marks, metric.Point{Step: float64(i + 1), At: unix(after(at))})
+		}
+
+		last := len(times) - 1
+		in.Progress.Marks = in.Progress.Marks[:last]
+		in.Progress.Total, in.Progress.Done, in.Progress.At = 120, float64(last+1), after(times[last])
+
+		return Make(in)
+	}
+
+	f := at(9, 5, 5.003)
+	if f.Basis != job.BasisNone || f.Remaining != (job.Band{}) || f.Done != 0 {
+		t.Errorf("basis %q, %+v remain, %g are done", f.Basis, f.Remaining, f.Done)
+	}
+
+	wants(t, f, "It has reported too little so far.")
+
+	// As soon as a step takes time, that counts; and after a minute the time since the start does.
+	f = at(9, 5, 5.003, 9)
+	near(t, "what remains", f.Remaining.Mid, 117*2, 0.05)
+	near(t, "what is done", f.Done, 3./120, 0.01)
+
+	f = at(80, 80, 80.003)
+	near(t, "what remains after a minute", f.Remaining.Mid, 118*30, 0.05)
+}
+
 func TestUnitsOfTheProgramsOwnAreTakenForWork(t *testing.T) {
 	t.Parallel()
 	in := trained(100)

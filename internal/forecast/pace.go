@@ -21,20 +21,27 @@ type pace struct {
 const (
 	minWindow = 17 // points, if there are that many
 	maxBlocks = 8
+	// minSpan is how many seconds points must cover. Output that is written in blocks and steps that are only queued on
+	// a GPU are reported several at once: the milliseconds between them are not what a step takes.
+	minSpan = 1.0
 )
 
 // measure returns the pace of the points of one stretch of running, from the later half of them.
 // The window is split into blocks of equal work. Their mean includes pauses that recur, such as
 // evaluating or saving; a single block that stands out is ignored, because it says nothing about
 // the future. Points that arrive in bursts do no harm either, as they would to a median of
-// intervals.
+// intervals. A window that is nothing but one burst is extended to all the points, as one block.
 func measure(points []metric.Point) pace {
-	if len(points) < 2 {
+	if extent(points) < minSpan {
 		return pace{points: len(points)}
 	}
 
-	window := points[max(0, min(len(points)/2, len(points)-minWindow)):]
-	blocks := blockTimes(window)
+	window, most := points[max(0, min(len(points)/2, len(points)-minWindow)):], maxBlocks
+	if extent(window) < minSpan {
+		window, most = points, 1
+	}
+
+	blocks := blockTimes(window, most)
 	if len(blocks) == 0 {
 		return pace{points: len(points)}
 	}
@@ -52,7 +59,7 @@ func measure(points []metric.Point) pace {
 	p := pace{
 		perUnit:  mean,
 		points:   len(points),
-		interval: (window[len(window)-1].At - window[0].At) / float64(len(window)-1),
+		interval: extent(window) / float64(len(window)-1),
 	}
 
 	if n := float64(len(blocks)); n > 1 {
@@ -67,11 +74,20 @@ func measure(points []metric.Point) pace {
 	return p
 }
 
-// blockTimes returns the seconds per unit of work in each of at most blocksMost blocks of about
-// equal work. Blocks in which no time passed are joined to the next.
-func blockTimes(window []metric.Point) []float64 {
+// extent returns the seconds from the first point to the last.
+func extent(points []metric.Point) float64 {
+	if len(points) == 0 {
+		return 0
+	}
+
+	return points[len(points)-1].At - points[0].At
+}
+
+// blockTimes returns the seconds per unit of work in each of at most so many blocks of about equal work. Blocks in
+// which no time passed are joined to the next.
+func blockTimes(window []metric.Point, most int) []float64 {
 	first, last := window[0], window[len(window)-1]
-	width := (last.Step - first.Step) / float64(min(maxBlocks, len(window)-1))
+	width := (last.Step - first.Step) / float64(min(most, len(window)-1))
 	if width <= 0 {
 		return nil
 	}
@@ -121,8 +137,10 @@ func paces(points []metric.Point, runs []Stretch) []pace {
 	all := make([]pace, len(runs))
 	for i := range runs {
 		reported := pointsDuring(points, &runs[i])
-		if i == 0 && len(reported) == 1 && reported[0].Step > 0 {
-			all[i] = sinceStart(reported[0], unix(runs[0].From)+runs[0].Setup)
+
+		n := len(reported)
+		if i == 0 && n > 0 && extent(reported) < minSpan && reported[n-1].Step > 0 {
+			all[i] = sinceStart(reported[n-1], unix(runs[0].From)+runs[0].Setup)
 			continue
 		}
 
@@ -135,11 +153,11 @@ func paces(points []metric.Point, runs []Stretch) []pace {
 // A program imports modules and loads data before it works.
 const (
 	startupSeconds   = 20.0 // typical duration of that, in seconds
-	minFirstInterval = 60.0 // seconds after which a single point counts; before that a second point is awaited
+	minFirstInterval = 60.0 // seconds after which a first report counts; before that a second one is awaited
 )
 
-// sinceStart returns the pace of a program that has reported a single point. It began with no work done, but the
-// part of its time that was spent on loading is unknown: between none and half.
+// sinceStart returns the pace of a program that has reported once: a point, or several at once. It began with no work
+// done, but the part of its time that was spent on loading is unknown: between none and half.
 func sinceStart(p metric.Point, began float64) pace {
 	took := p.At - began
 	if took < minFirstInterval {

@@ -163,9 +163,11 @@ func TestExplain(t *testing.T) {
 					}
 				})
 				y.node("c", 0, func(n *fleet.Node) { n.Reserved = &fleet.Reservation{User: "eve", Until: at(13)} })
+				y.node("d", 4, func(n *fleet.Node) { n.Reserved = &fleet.Reservation{User: "eve", Until: at(16)} })
 			}, need: long("ada", 2*time.Hour),
-			want: place.Why{Blocker: place.BlockReserved, Sentence: "a is reserved for eve until 2027-01-02 15:00 UTC and " +
-				"b is reserved for eve until 2027-01-02 14:00 UTC, from 2027-01-02 12:00 UTC on, before the job would have ended",
+			want: place.Why{Blocker: place.BlockReserved, Sentence: "a is reserved for eve until 2027-01-02 15:00 UTC, " +
+				"b is reserved for eve until 2027-01-02 14:00 UTC, from 2027-01-02 12:00 UTC on, before the job would have ended " +
+				"and d is reserved for eve until 2027-01-02 16:00 UTC",
 				NotBefore: time.Date(2027, 1, 2, 14, 0, 0, 0, time.UTC),
 				Remedies:  texts("ask an operator to end the reservation: trainyard reservations")},
 		},

@@ -70,19 +70,67 @@ func TestWhatAJobThatHasNotEndedNeedsIsKept(t *testing.T) {
 		l := retention.Limits{
 			Workdirs: time.Duration(rapid.IntRange(0, 3).Draw(t, "workdirs")) * time.Hour,
 			Output:   time.Duration(rapid.IntRange(0, 3).Draw(t, "output")) * time.Hour,
+			Files:    time.Duration(rapid.IntRange(0, 3).Draw(t, "files")) * time.Hour,
+			Jobs:     time.Duration(rapid.IntRange(0, 3).Draw(t, "jobs")) * time.Hour,
 		}
 		ended := time.Duration(rapid.IntRange(0, 4).Draw(t, "ended")) * time.Hour
 		states := []job.State{job.Pending, job.Running, job.Paused, job.Succeeded, job.Failed}
 		state := rapid.SampledFrom(states).Draw(t, "state")
 		j := &job.Job{State: state, Ended: now.Add(-ended)}
 
-		if got, want := l.KeepsWorkdir(now, j), l.Workdirs == 0 || !state.Final() || ended <= l.Workdirs; got != want {
+		// Nothing of a job outlives the job.
+		within := func(limit time.Duration) bool {
+			return !state.Final() || (limit == 0 || ended <= limit) && (l.Jobs == 0 || ended <= l.Jobs)
+		}
+
+		if got, want := l.KeepsWorkdir(now, j), within(l.Workdirs); got != want {
 			t.Errorf("keeps the working directory: %v, want %v", got, want)
 		}
-		if got, want := l.KeepsOutput(now, j), l.Output == 0 || !state.Final() || ended <= l.Output; got != want {
+		if got, want := l.KeepsOutput(now, j), within(l.Output); got != want {
 			t.Errorf("keeps the output: %v, want %v", got, want)
 		}
+		if got, want := l.KeepsFiles(now, j), within(l.Files); got != want {
+			t.Errorf("keeps the output files: %v, want %v", got, want)
+		}
 	})
+}
+
+// TestTheShorterLimitOfACheckpointCounts: its own, or that of its job.
+func TestTheShorterLimitOfACheckpointCounts(t *testing.T) {
+	t.Parallel()
+	all := []retention.Saved{saved("j1", 1, 4*time.Hour, 10)}
+
+	for limits, want := range map[retention.Limits]string{
+		{Checkpoints: 2 * time.Hour, Jobs: 3 * time.Hour}: "its job ended more than 2h ago",
+		{Checkpoints: 5 * time.Hour, Jobs: 3 * time.Hour}: "its job ended more than 3h ago",
+		{Jobs: 3 * time.Hour}:                             "its job ended more than 3h ago",
+		{Checkpoints: 2 * time.Hour}:                      "its job ended more than 2h ago",
+		{Checkpoints: 5 * time.Hour, Jobs: 6 * time.Hour}: "",
+	} {
+		why := ""
+		for _, r := range limits.Surplus(now, all) {
+			why = r.Why
+		}
+
+		if why != want {
+			t.Errorf("%+v: removed because %q, want %q", limits, why, want)
+		}
+	}
+}
+
+func TestEventsAreKeptForATime(t *testing.T) {
+	t.Parallel()
+
+	for age, keeps := range map[time.Duration]bool{time.Hour: true, 2 * time.Hour: true, 3 * time.Hour: false} {
+		at := now.Add(-age)
+		if got := (retention.Limits{Events: 2 * time.Hour}).KeepsEvent(now, at); got != keeps {
+			t.Errorf("an event of %s ago is kept: %v", age, got)
+		}
+
+		if !(retention.Limits{}).KeepsEvent(now, at) {
+			t.Errorf("without a limit an event of %s ago is not kept", age)
+		}
+	}
 }
 
 func TestTheOldestOutputGoesFirst(t *testing.T) {

@@ -299,6 +299,11 @@ func TestUploadsLeaveRoomForTheDatabase(t *testing.T) {
 
 	_, err := n.UploadLog(t.Context(), run, "", 0, 0, output(t, "o:hello\n"), false)
 	wantFault(t, err, fault.Unavailable, diskspace.CodeFull)
+	_, err = n.Chunks(t.Context(), api.ChunksRequest{
+		Run: run, Chunks: []api.CheckpointChunk{{Digest: digestOf("chunk"), Size: 5}},
+	})
+	wantFault(t, err, fault.Unavailable, diskspace.CodeFull)
+	wantFault(t, n.PutChunk(t.Context(), run, digestOf("chunk"), []byte("chunk")), fault.Unavailable, diskspace.CodeFull)
 
 	// All that needs the database alone goes on.
 	y.submit(c, "run: another")

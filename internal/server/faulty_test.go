@@ -22,6 +22,7 @@ type testStore struct {
 	err     error         // of every commit
 	gate    chan struct{} // commits and pings wait until it is closed
 	arrived chan struct{} // gets one for each commit that begins to wait
+	pings   atomic.Int64  // that wait
 }
 
 // fail makes every commit fail with an error, nil for none.
@@ -62,6 +63,9 @@ func (s *testStore) wait(commit bool) error {
 	if gate != nil {
 		if commit {
 			arrived <- struct{}{}
+		} else {
+			s.pings.Add(1)
+			defer s.pings.Add(-1)
 		}
 
 		<-gate

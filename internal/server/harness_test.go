@@ -113,7 +113,8 @@ type yard struct {
 	ca     *auth.CA
 	url    string
 	http   *http.Client
-	ended  chan error // what the loop returned
+	ended  chan error    // what the loop returned
+	beside chan struct{} // closed when Run of the server has returned
 	held   heldFunc
 	stock  lastStock
 	cancel context.CancelFunc
@@ -175,7 +176,7 @@ func startYard(t testing.TB, dir string, settings ...setting) *yard {
 // startYardOn starts a server that keeps its blobs in a store.
 func startYardOn(t testing.TB, dir string, blobs blob.Store, settings ...setting) *yard {
 	t.Helper()
-	y := &yard{blobs: blobs, t: t, clock: newHandClock(), ended: make(chan error, 1)}
+	y := &yard{blobs: blobs, t: t, clock: newHandClock(), ended: make(chan error, 1), beside: make(chan struct{})}
 	cfg := yardmaster.Defaults(ordered.FIFO{})
 
 	config := Config{Version: "test", PolicyName: "fifo", StoreKind: "sqlite", DataDir: dir,
@@ -247,11 +248,11 @@ func (y *yard) serve(ctx context.Context, st store.Store) {
 	}
 
 	y.url = "https://" + listener.Addr().String()
-	served, watched := make(chan error, 1), make(chan struct{})
+	served := make(chan error, 1)
 	go func() { y.ended <- y.loop.Run(ctx) }()
 
 	go func() {
-		defer close(watched)
+		defer close(y.beside)
 
 		y.srv.Run(ctx)
 	}()
@@ -271,7 +272,7 @@ func (y *yard) serve(ctx context.Context, st store.Store) {
 		}
 
 		<-y.loop.over
-		<-watched
+		<-y.beside
 		transport.CloseIdleConnections()
 
 		err = errors.Join(err, st.Close())

@@ -115,6 +115,25 @@ func TestAStoreThatFailsIsNotReadyAndNothingIsAcknowledged(t *testing.T) {
 	}
 }
 
+// TestAServerThatStopsLetsGoOfItsStore: a health check went on beside the closing of the store, and opened its files
+// again.
+func TestAServerThatStopsLetsGoOfItsStore(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.store.hang()
+	eventually(t, "a health check uses the store", func() bool { return y.store.pings.Load() > 0 })
+	y.cancel()
+
+	select {
+	case <-y.beside:
+		t.Error("the server has stopped while its health check uses the store")
+	case <-time.After(100 * time.Millisecond): // it waits
+	}
+
+	y.store.mend()
+	<-y.beside
+}
+
 func TestAStoreThatHangsIsNotReady(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, withConfig(func(c *Config) { c.Timeout = checkTimeout / 10 }))

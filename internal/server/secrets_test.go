@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
 	"trainyard/internal/tenant"
+	"trainyard/internal/vault"
 	"trainyard/internal/yardmaster"
 )
 
@@ -96,6 +98,15 @@ func TestASecretReachesTheNodeOfTheRunAndNothingElse(t *testing.T) {
 	if again := n.assigned(n.awaitRun(j, 2)); len(again.Secrets) != 2 || again.Secrets[0].Value != "another value" {
 		t.Errorf("the next run gets %+v", again.Secrets)
 	}
+
+	// A run whose secret is gone before it has started is told so, when the node is next told anything.
+	y.must(ada.RemoveSecret(t.Context(), "user", "ada", "KEY"))
+	y.submit(ada, "run: b")
+	n.await(func(a api.Assignments) bool {
+		return slices.ContainsFunc(a.Runs, func(r api.Assignment) bool {
+			return r.Job == j && r.SecretsError == "secret KEY not found" && len(r.Secrets) == 0
+		})
+	})
 }
 
 func TestBadSecretsAreRefusedWithoutRepeatingThem(t *testing.T) {
@@ -203,6 +214,35 @@ func TestTheMasterKeyIsRotated(t *testing.T) {
 	if got := n.assigned(n.awaitRun(j, 1)); len(got.Secrets) != 1 || got.Secrets[0].Value != plantedSecret {
 		t.Errorf("after the rotation the run gets %+v %s", got.Secrets, got.SecretsError)
 	}
+}
+
+// TestAKeyIsNotRotatedUnlessAllSecretsCanBeRead is about a server that is started with the key file of another yard:
+// a new key would not help, and the file that an operator puts back must fit the secrets.
+func TestAKeyIsNotRotatedUnlessAllSecretsCanBeRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	key := filepath.Join(dir, "secrets.key")
+
+	t.Run("before", func(t *testing.T) { //nolint:paralleltest // one server after the other
+		y := startYard(t, dir)
+		_, err := y.researcher("ada").PutSecret(t.Context(), "user", "ada", "KEY", plantedSecret)
+		y.must(err)
+		y.must(os.Remove(key))
+		y.must(vault.OpenKeyFile(key, y.clock, true).Problem())
+	})
+
+	t.Run("with another key", func(t *testing.T) { //nolint:paralleltest // one server after the other
+		y := startYard(t, dir)
+		before, err := os.ReadFile(key)
+		y.must(err)
+
+		_, err = y.admin().RotateSecretKey(t.Context())
+		wantFault(t, err, fault.Unavailable, "secrets_key_missing")
+
+		if after, err := os.ReadFile(key); err != nil || !bytes.Equal(before, after) {
+			t.Errorf("the key file is %s (%v), was %s", after, err, before)
+		}
+	})
 }
 
 // TestALostKeyHoldsJobsAndLosesNothing is about a server that is started without its key file, and then with it.

@@ -233,26 +233,16 @@ func (s *Server) routes() {
 	s.infoRoutes()
 }
 
-// Run does what a server does beside answering, until ctx ends.
+// Run does what a server does beside answering, until ctx ends. When it returns the store can be closed.
 func (s *Server) Run(ctx context.Context) {
-	go s.health.run(ctx)
-	seer := make(chan struct{})
-	go func() {
-		defer close(seer)
-
-		s.seer.Run(ctx)
-	}()
-	defer func() { <-seer }() // its last curves are written
-
 	var beside sync.WaitGroup
-	beside.Go(func() { s.notifier.Run(ctx) })
-	beside.Go(func() { s.use.Run(ctx) })
-	beside.Go(func() { s.rollUp(ctx) })
-	defer beside.Wait() // what they have done is stored
-
-	go s.agents.VerifyCheckpoints(ctx)
-	go s.adoptContent(ctx)
-	go s.access.run(ctx, s.do)
+	for _, task := range []func(context.Context){
+		s.health.run, s.seer.Run, s.notifier.Run, s.use.Run, s.rollUp,
+		s.agents.VerifyCheckpoints, s.adoptContent, func(ctx context.Context) { s.access.run(ctx, s.do) },
+	} {
+		beside.Go(func() { task(ctx) })
+	}
+	defer beside.Wait() // what they have done is stored, and nothing uses the store any more
 
 	if err := s.agents.RecallReleases(ctx); err != nil && ctx.Err() == nil {
 		s.Log.ErrorContext(ctx, "reading releases of GPUs failed; release them again", "error", err)

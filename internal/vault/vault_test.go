@@ -157,9 +157,10 @@ func TestAKeyFileThatCannotBeUsedIsAClearErrorAndStaysAsItIs(t *testing.T) {
 		change func(path string) error
 		code   string
 	}{
-		"missing":     {os.Remove, "secrets_key_missing"},
-		"open to all": {func(path string) error { return os.Chmod(path, 0o644) }, "secrets_key_open"},
-		"damaged":     {func(path string) error { return os.WriteFile(path, []byte(`{"keys":[]}`), 0o600) }, "secrets_key_damaged"},
+		"missing":         {os.Remove, "secrets_key_missing"},
+		"open to all":     {func(path string) error { return os.Chmod(path, 0o644) }, "secrets_key_open"},
+		"open to a group": {func(path string) error { return os.Chmod(path, 0o640) }, "secrets_key_open"},
+		"damaged":         {func(path string) error { return os.WriteFile(path, []byte(`{"keys":[]}`), 0o600) }, "secrets_key_damaged"},
 		"a short key": {func(path string) error {
 			return os.WriteFile(path, []byte(`{"keys":[{"name":"a","key":"AA=="}]}`), 0o600)
 		}, "secrets_key_damaged"},

@@ -242,3 +242,58 @@ func TestAnEditIsNotOneMoreJob(t *testing.T) {
 
 	y.submit("alice", plain(1))
 }
+
+// TestAnEditKeepsWhatIsProvisionedForTheJob, unless the job needs something else now.
+func TestAnEditKeepsWhatIsProvisionedForTheJob(t *testing.T) {
+	t.Parallel()
+	y := provisioningYard(t)
+
+	for _, tt := range []struct{ set, leases string }{
+		{"priority=7", "l1 requested, l2 requested, l3 requested"},
+		{"resources.memory=1GB", "l1 releasing, l2 releasing, l3 releasing"},
+	} {
+		if _, err := y.edit("j1", "alice", tt.set); err != nil {
+			t.Fatal(err)
+		}
+
+		if got := y.leases(); got != tt.leases {
+			t.Errorf("after %s the leases are %q, want %q", tt.set, got, tt.leases)
+		}
+	}
+}
+
+// TestAnEditOfTheGPUIsOneOfTheRunTime: what the owner expects is for the GPU that the job asks for.
+func TestAnEditOfTheGPUIsOneOfTheRunTime(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.gpuNode("a", "V100", 4)
+	y.gpuNode("b", "T4", 2)
+	j := y.submit("alice", expecting(1))
+
+	for _, tt := range []struct{ set, want string }{{"priority=1", "V100"}, {"resources.gpu=T4", "T4"}} {
+		changed, err := y.edit(j, "alice", tt.set)
+		if err != nil || changed.Reference.GPU != tt.want {
+			t.Errorf("after %s it takes an hour on %+v, want on %s (%v)", tt.set, changed.Reference, tt.want, err)
+		}
+	}
+}
+
+// TestAJobThatNoNodeCanRunAnyMoreIsEdited: that its nodes have left is no obstacle to changes of something else.
+func TestAJobThatNoNodeCanRunAnyMoreIsEdited(t *testing.T) {
+	t.Parallel()
+	cfg := yardmaster.Defaults(ordered.FIFO{})
+	cfg.RefuseImpossible = true
+	y := newYardOf(t, cfg)
+	y.node("a", 2)
+	y.node("b", 1)
+	j := y.submit("alice", plain(2))
+	y.ok(yardmaster.RemoveNode{Node: "a", By: "alice"})
+
+	if _, err := y.edit(j, "alice", "priority=3"); err != nil {
+		t.Errorf("its priority cannot be changed: %v", err)
+	}
+
+	if _, err := y.edit(j, "alice", "resources.gpus=3"); codeOf(err) != "nothing_fits" {
+		t.Errorf("it was given more GPUs than any node has: %v", err)
+	}
+}

@@ -213,15 +213,64 @@ func TestReservationsSurviveRestartsAndEnd(t *testing.T) {
 		t.Errorf("after a restart bob's job is %s", next.job(his).State)
 	}
 
+	// The next one has a number of its own.
+	added := next.ok(yardmaster.AddReservation{Reservation: fleet.Reservation{
+		User: "bob", Nodes: []id.Node{"a"}, From: start.Add(5 * time.Hour), Until: start.Add(6 * time.Hour), By: "alice",
+	}}).(fleet.Reservation)
+	if added.ID != "r2" {
+		t.Errorf("added %s after r1", added.ID)
+	}
+
+	next.Take()
+
 	ended := next.ok(yardmaster.RemoveReservation{Reservation: "r1", By: "alice"}).(fleet.Reservation)
 	if ended.Ended.IsZero() {
 		t.Errorf("removed %+v", ended)
+	}
+
+	if e := next.Take().Events; len(e) != 1 || e[0].Kind != "reservation.ended" || e[0].Actor != "alice" ||
+		e[0].Reason != "reservation r1 of node a for ada: removed by alice" {
+		t.Errorf("events %+v, want that it has ended", e)
 	}
 
 	next.round()
 
 	if next.job(his).State != job.Starting {
 		t.Errorf("after the reservation was removed bob's job is %s", next.job(his).State)
+	}
+}
+
+// TestAReservationGoesOnAfterARestart: the server that starts again while it lasts stops the runs of others, and ends
+// it at its time.
+func TestAReservationGoesOnAfterARestart(t *testing.T) {
+	t.Parallel()
+	y := reservingYard(t)
+	his := y.submit("bob", plain(1))
+	y.round()
+	y.report(his, 0, yardmaster.RankReport{State: job.RunRunning, Started: y.now})
+	b := y.Take()
+
+	next := &yard{Yard: yardmaster.New(yardmaster.Defaults(ordered.FIFO{})), t: t, now: start.Add(70 * time.Minute)}
+	next.Load(next.now, yardmaster.State{
+		Users: b.Users, Nodes: b.Nodes, Jobs: b.Jobs, Runs: b.Runs, Orders: b.Orders, Reservations: b.Reservations,
+		LastJob: 1,
+	})
+	next.ok(yardmaster.Tick{})
+
+	if orders := next.Orders(); len(orders) != 1 || orders[0].Job != his || orders[0].Stop != job.StopTerm {
+		t.Errorf("orders %+v, want that bob's job is stopped", orders)
+	}
+
+	next.pass(49*time.Minute, "a")
+
+	if list := next.Reservations(); !list[0].Ended.IsZero() {
+		t.Errorf("a minute before its end: %+v", list)
+	}
+
+	next.pass(time.Minute, "a")
+
+	if list := next.Reservations(); list[0].Ended.IsZero() {
+		t.Errorf("at its end: %+v", list)
 	}
 }
 

@@ -120,6 +120,14 @@ echo "failed with $TOKEN"; exit 7`, digest(plantedToken), digest(plantedKey), re
 		t.Error("a secret is in the arguments of a process")
 	}
 
+	supervisor, err := rundir.LockHolder(y.runDir(s.Run))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if input, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", supervisor)); err != nil || input != os.DevNull {
+		t.Errorf("the supervisor keeps %s open (%v), in which it got the secrets", input, err)
+	}
+
 	y.reopen() // a restart of the agent loses nothing
 	release(t, proceed)
 	end := y.end(s.Run)

@@ -131,6 +131,9 @@ func left(j *api.Job, now time.Time) job.Band {
 	return job.Band{Low: max(b.Low, 0), Mid: max(b.Mid, 0), High: max(b.High, 0)}
 }
 
+// maxPassed is the most that the passing of time alone makes of the part that is done.
+const maxPassed = 0.99
+
 // asOf returns a forecast as it is at a time, so that all figures of a screen are of one moment: of a job that
 // runs, some of what remained has passed.
 func asOf(j *api.Job, now time.Time) *api.Forecast {
@@ -152,7 +155,8 @@ func asOf(j *api.Job, now time.Time) *api.Forecast {
 	}
 
 	if before > 0 && f.Done > 0 {
-		f.Done = 1 - (1-f.Done)*min(f.Remaining.Mid/before, 1)
+		passed := 1 - (1-f.Done)*min(f.Remaining.Mid/before, 1)
+		f.Done = min(passed, max(f.Done, maxPassed)) // it may take longer than estimated
 	}
 
 	return &f

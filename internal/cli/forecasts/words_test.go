@@ -175,6 +175,10 @@ func TestAllFiguresAreOfOneMoment(t *testing.T) {
 		t.Errorf("the methods say %+v", f.Methods)
 	}
 
+	if late := asOf(j, noon.Add(time.Minute)); late.Done != 0.99 {
+		t.Errorf("when the estimate has passed %g of a job that runs are done", late.Done)
+	}
+
 	if j.Forecast.Methods[0].Remaining != 10 {
 		t.Error("what was given has changed")
 	}

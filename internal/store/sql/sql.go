@@ -156,11 +156,22 @@ func (s *Store) prepare(ctx context.Context) error {
 	return nil
 }
 
-// Close resigns, if this store's server leads, and closes all connections.
+// Close resigns, if this store's server leads, and closes all connections. A Ping that nobody waits for any more ends
+// before, unless the database hangs: it may be opening a connection, which would create files anew.
 func (s *Store) Close() error {
 	if err := s.Resign(context.Background()); err != nil {
 		// Another server can lead all the same, when the lease has expired.
 		s.log.Warn("could not resign", "error", err, "cause", errors.Unwrap(err))
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeouts.Commit)
+	defer cancel()
+
+	select {
+	case s.pinging <- struct{}{}:
+		defer func() { <-s.pinging }()
+	case <-ctx.Done():
+		s.log.Warn("closing the store while a write hangs")
 	}
 
 	s.mu.Lock()

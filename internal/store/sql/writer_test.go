@@ -128,6 +128,39 @@ func TestClosedStoreIsUnavailable(t *testing.T) {
 	})
 }
 
+func TestCloseWaitsForAPing(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "yard.db"))
+	s.timeouts.Commit = time.Hour
+	s.pinging <- struct{}{} // as a Ping does that writes in the background
+
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close() }()
+
+	select {
+	case <-closed:
+		t.Fatal("the store was closed during a Ping")
+	case <-time.After(100 * time.Millisecond): // it waits
+	}
+
+	<-s.pinging
+
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+
+	// One that hangs is not waited for.
+	s = open(t, filepath.Join(t.TempDir(), "yard.db"))
+	s.timeouts.Commit = time.Millisecond
+	s.pinging <- struct{}{}
+
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+
+	<-s.pinging
+}
+
 func TestHungStoreDoesNotPassForReady(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t engineTest) {

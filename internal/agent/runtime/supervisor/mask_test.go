@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
 )
 
@@ -104,6 +105,18 @@ func containsAny(text string, list []string) bool {
 	}
 
 	return false
+}
+
+func TestASecretDoesNotReplaceAVariableOfTheYard(t *testing.T) {
+	t.Parallel()
+
+	s := &supervisor{rec: rundir.Record{Env: []string{"TOKEN=" + rundir.SecretMark, "RANK=0"}}}
+	s.setVariable("TOKEN", "planted")
+	s.setVariable("RANK", "planted")
+
+	if got := strings.Join(s.rec.Env, " "); got != "TOKEN=planted RANK=0" {
+		t.Errorf("the environment is %s", got)
+	}
 }
 
 func TestWithoutSecretsNothingIsMasked(t *testing.T) {
