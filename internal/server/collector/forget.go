@@ -9,7 +9,7 @@ import (
 	"trainyard/internal/store"
 )
 
-// perPass is how many records of a kind are removed at most, so that a pass over a yard whose limits were just set ends.
+// perPass is how many records of a kind are removed at most, so that a pass ends in a yard whose limits were just set.
 // The next one continues.
 const perPass = 100_000
 
