@@ -121,14 +121,14 @@ func TestTheShorterLimitOfACheckpointCounts(t *testing.T) {
 func TestEventsAreKeptForATime(t *testing.T) {
 	t.Parallel()
 
-	for age, keeps := range map[time.Duration]bool{time.Hour: true, 2 * time.Hour: true, 3 * time.Hour: false} {
-		at := now.Add(-age)
+	for hours, keeps := range map[int]bool{1: true, 2: true, 3: false} {
+		at := now.Add(-time.Duration(hours) * time.Hour)
 		if got := (retention.Limits{Events: 2 * time.Hour}).KeepsEvent(now, at); got != keeps {
-			t.Errorf("an event of %s ago is kept: %v", age, got)
+			t.Errorf("an event of %d hours ago is kept: %v", hours, got)
 		}
 
 		if !(retention.Limits{}).KeepsEvent(now, at) {
-			t.Errorf("without a limit an event of %s ago is not kept", age)
+			t.Errorf("without a limit an event of %d hours ago is not kept", hours)
 		}
 	}
 }

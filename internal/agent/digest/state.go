@@ -45,7 +45,7 @@ func (s *state) marshal(at int) []byte {
 
 	text = append(text, make([]byte, sha256.BlockSize)...) // of a block that is not whole
 
-	return binary.BigEndian.AppendUint64(text, uint64(at)) //nolint:gosec // it is not negative
+	return binary.BigEndian.AppendUint64(text, uint64(at))
 }
 
 // standard reports whether crypto/sha256 goes on from a state of ours. It marshals its own as we do then.
