@@ -100,9 +100,10 @@ func (f Follower) Job(
 			}
 
 			if item.Job != nil {
-				last = *item.Job
-				state(last)
-				over = item.End
+				last, over = *item.Job, item.End
+				if over || !last.State.Final() { // the end is said after the last line, which may come later
+					state(last)
+				}
 			}
 
 			return nil
