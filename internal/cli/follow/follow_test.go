@@ -113,6 +113,35 @@ func TestAFeedThatBreaksOffIsTakenUpAfterTheLastLine(t *testing.T) {
 	}
 }
 
+// A short job can have ended before its last line has arrived.
+func TestTheEndOfAJobIsSaidAfterItsLastLine(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, "event: state\ndata: {\"id\":\"j1\",\"state\":\"running\"}\n\n"+
+			"event: state\ndata: {\"id\":\"j1\",\"state\":\"succeeded\"}\n\n"+
+			"id: 1\ndata: {\"run\":\"j1.1\",\"text\":\"the last line\"}\n\n"+
+			"event: end\ndata: {\"id\":\"j1\",\"state\":\"succeeded\"}\n\n")
+	}))
+	defer server.Close()
+
+	client := api.NewClient(server.URL, "", nil)
+	defer client.Close()
+
+	var said []string
+	_, err := Follower{Note: t.Logf}.Job(t.Context(), client, "j1", api.LogFilter{},
+		func(l api.LogLine) error {
+			said = append(said, l.Text)
+			return nil
+		}, func(j api.Job) { said = append(said, string(j.State)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if diff := cmp.Diff([]string{"running", "the last line", "succeeded"}, said); diff != "" {
+		t.Errorf("said (-want +got):\n%s", diff)
+	}
+}
+
 func TestWhatTheServerSaysAtTheEndOfAFeedCounts(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
