@@ -302,7 +302,7 @@ const (
 	RemovedDocument  DocumentKind = "removed"  // job: why its output is not kept, though its time was not over
 	OutputsDocument  DocumentKind = "outputs"  // job/run/rank: the output files of the rank
 	UseDocument      DocumentKind = "use"      // job: what its newest run used of its nodes
-	SavingsDocument  DocumentKind = "savings"  // day: what decisions saved of which there are no rows any more
+	SavingsDocument  DocumentKind = "savings"  // day: total savings of decisions whose rows were removed
 	// NotifiedDocument says how far in the feed notifications have come; there is one. DeliveryDocument, of
 	// SUBJECT/CHANNEL/EVENT, is a notification that is not delivered yet.
 	NotifiedDocument DocumentKind = "notified"
