@@ -214,8 +214,9 @@ func TestAKilledTrainingComputesWhatAnUndisturbedOneDoes(t *testing.T) {
 					}
 				}
 
-				// One save may be under way when it is killed: the one before it is there.
-				saved = max(0, (part.last/every-1)*every)
+				// A step is printed before it is saved, and one save may be under way when it is killed: the one before it is
+				// there.
+				saved = max(0, ((part.last-1)/every-1)*every)
 				if stop.with == syscall.SIGTERM {
 					saved = part.last
 				}

@@ -183,3 +183,19 @@ func FuzzIgnore(f *testing.F) {
 		}
 	})
 }
+
+// TestThePortalLeavesOutTheSameSecrets compares the list with that of the portal, which uploads folders too. That the
+// rules mean the same there is tested in web/tests/submit.test.mjs.
+func TestThePortalLeavesOutTheSameSecrets(t *testing.T) {
+	t.Parallel()
+
+	const name = "../../web/src/pages/submit/ignore.ts"
+	source, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if !strings.Contains(string(source), "const confidential = `"+confidential+"`;") {
+		t.Errorf("%s has another list of confidential files", name)
+	}
+}

@@ -89,10 +89,6 @@ func (r *Runtime) adopt(name string) error {
 	}
 
 	holder, err := rundir.LockHolder(rk.dir)
-	if err == nil {
-		err = r.reclaimCheckpoints(rk.rec.Spec)
-	}
-
 	if err != nil {
 		return err
 	}

@@ -126,6 +126,8 @@ func TestAKilledSupervisorLeavesNothingBehind(t *testing.T) {
 			}
 
 			if agent == "away" {
+				y.awaitWatcher(run)
+
 				if err := y.Close(); err != nil {
 					t.Fatal(err)
 				}

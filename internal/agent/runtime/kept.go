@@ -28,8 +28,12 @@ type keptRun struct {
 	At   time.Time `json:"at"`
 }
 
-// leastFree is the share of the disk, one in so many, that must be free for working directories to be kept.
-const leastFree = 10
+// What must be free of the disk for working directories to be kept: a share, one in so many, but of a large disk no
+// more than enoughFree, because what is kept is bounded too.
+const (
+	leastFree            = 10
+	enoughFree job.Bytes = 10 << 30
+)
 
 // kept is a working directory that is kept.
 type kept struct {
@@ -151,7 +155,7 @@ func (r *Runtime) dropKept() error {
 		oldest := r.kept[0]
 		if r.clk.Now().Sub(oldest.At) <= r.opt.KeepRuns && r.keptSize <= r.opt.KeptBytes {
 			free, size, err := r.opt.Free(r.dir)
-			if err != nil || free >= size/leastFree {
+			if err != nil || free >= min(size/leastFree, enoughFree) {
 				return err
 			}
 		}

@@ -138,6 +138,22 @@ func TestTheOldestWorkingDirectoriesGoWhileTheDiskIsFull(t *testing.T) {
 	}
 }
 
+// A tenth of a large disk is more room than others need.
+func TestALargeDiskKeepsWorkingDirectoriesWithLessThanATenthFree(t *testing.T) {
+	t.Parallel()
+
+	for free, kept := range map[job.Bytes]string{10 << 30: "a", 10<<30 - 1: ""} {
+		y := newYard(t, func(o *Options) {
+			o.Clock, o.KeepRuns, o.KeptBytes = &laterClock{}, time.Hour, 1000
+			o.Free = func(string) (job.Bytes, job.Bytes, error) { return free, 1 << 40, nil }
+		})
+
+		if got := y.keptResult(y.forgotten("a")); got != kept {
+			t.Errorf("with %d bytes free: %q is kept", free, got)
+		}
+	}
+}
+
 // The time of a kept directory also passes on a node where nothing else happens.
 func TestAKeptWorkingDirectoryIsRemovedInTime(t *testing.T) {
 	t.Parallel()

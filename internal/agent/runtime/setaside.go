@@ -36,7 +36,13 @@ func (r *Runtime) SetAside(run id.Run, n int) (string, error) {
 		name += "-" + string(uid)
 	}
 
-	path, err := r.moveAside(rk.dir, name)
+	path := ""
+
+	err = r.secureCheckpoints(rk.rec.Spec)
+	if err == nil {
+		path, err = r.moveAside(rk.dir, name)
+	}
+
 	if err == nil {
 		delete(r.ranks, rk.name)
 		r.announce()
@@ -81,8 +87,8 @@ func (r *Runtime) moveAside(dir, name string) (string, error) {
 }
 
 // claimCheckpoints makes sure that a rank does not get the checkpoints of another job that had the
-// same id in another history of the yard: those are set aside. Whose they are now is not synced: the record of the
-// rank says it too until Forget does. The caller holds r.mu.
+// same id in another history of the yard: those are set aside. Whose they are now is not synced, and not written if
+// there are none: the record of the rank says it too until Forget does. The caller holds r.mu.
 func (r *Runtime) claimCheckpoints(s rundir.Spec) error {
 	if s.Launch.JobUID == "" {
 		return nil // of an earlier server, which gives no id twice that it knows of
@@ -93,7 +99,11 @@ func (r *Runtime) claimCheckpoints(s rundir.Spec) error {
 		return err
 	}
 
-	if owner != "" {
+	if owner == "" {
+		if none, err := r.noCheckpoints(s.Job); none || err != nil {
+			return err
+		}
+	} else {
 		dir := filepath.Join(r.dir, rundir.CheckpointsDir, string(s.Job))
 		aside, err := r.moveAside(dir, "checkpoints-"+string(s.Job)+"-"+string(owner))
 
@@ -108,38 +118,50 @@ func (r *Runtime) claimCheckpoints(s rundir.Spec) error {
 	return r.setCheckpointOwner(s, atomicfile.Volatile())
 }
 
-// reclaimCheckpoints records whose checkpoints those of an adopted rank are, if a power cut took that.
-func (r *Runtime) reclaimCheckpoints(s rundir.Spec) error {
-	owner, err := r.checkpointOwner(s.Job)
-	if err != nil || owner != "" || s.Launch.JobUID == "" {
+// secureCheckpoints makes the record whose checkpoints these are survive a power cut, before that of the rank
+// goes. A job that left none needs no record. Checkpoints that another job with the same id has meanwhile are not this
+// rank's. The caller holds r.mu.
+func (r *Runtime) secureCheckpoints(s rundir.Spec) error {
+	if none, err := r.noCheckpoints(s.Job); none || err != nil || s.Launch.JobUID == "" {
 		return err
 	}
 
-	return r.setCheckpointOwner(s, atomicfile.Volatile())
-}
-
-// secureCheckpoints makes the record whose checkpoints these are survive a power cut, before that of the rank
-// goes. A job that left none needs no record.
-func (r *Runtime) secureCheckpoints(s rundir.Spec) error {
-	_, empty, err := lastTouched(filepath.Join(r.dir, rundir.CheckpointsDir, string(s.Job)))
-	if empty || errors.Is(err, fs.ErrNotExist) || s.Launch.JobUID == "" {
-		return nil
-	}
-	if err != nil {
+	if owner, err := r.checkpointOwner(s.Job); err != nil || owner != s.Launch.JobUID {
 		return err
 	}
 
 	return r.setCheckpointOwner(s)
 }
 
-// checkpointOwner returns the UID of the job whose checkpoints are kept under an id, "" if that is not recorded.
+// noCheckpoints reports whether a job has no checkpoints here.
+func (r *Runtime) noCheckpoints(j id.Job) (bool, error) {
+	_, empty, err := lastTouched(filepath.Join(r.dir, rundir.CheckpointsDir, string(j)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+
+	return empty, err
+}
+
+// checkpointOwner returns the UID of the job whose checkpoints are kept under an id, "" if that is not recorded. The
+// caller holds r.mu.
 func (r *Runtime) checkpointOwner(j id.Job) (id.UID, error) {
 	text, err := os.ReadFile(filepath.Join(r.dir, rundir.CheckpointOwnersDir, string(j)))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("read whose checkpoints are kept: %w", err)
 	}
+	if len(text) > 0 { // a power cut may leave an empty file
+		return id.UID(text), nil
+	}
 
-	return id.UID(text), nil
+	owner, epoch := id.UID(""), 0
+	for _, rk := range r.ranks {
+		if rk.rec.Job == j && rk.rec.Launch.JobUID != "" && rk.rec.Epoch > epoch {
+			owner, epoch = rk.rec.Launch.JobUID, rk.rec.Epoch
+		}
+	}
+
+	return owner, nil
 }
 
 func (r *Runtime) setCheckpointOwner(s rundir.Spec, options ...atomicfile.Option) error {

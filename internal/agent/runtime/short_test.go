@@ -17,6 +17,7 @@ import (
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
 	"trainyard/internal/id"
+	"trainyard/internal/logs"
 )
 
 // strangers starts processes that have nothing to do with any run.
@@ -130,8 +131,12 @@ func TestWhoseCheckpointsTheseAreIsNotLost(t *testing.T) {
 
 	y.reopen()
 
-	if text, err := os.ReadFile(owner); string(text) != "first" || err != nil {
-		t.Errorf("after a restart they belong to %q, %v", text, err)
+	y.mu.Lock()
+	uid, err := y.checkpointOwner(s.Job)
+	y.mu.Unlock()
+
+	if uid != "first" || err != nil {
+		t.Errorf("after a restart they belong to %q, %v", uid, err)
 	}
 
 	if err := os.Remove(owner); err != nil {
@@ -156,6 +161,70 @@ func TestWhoseCheckpointsTheseAreIsNotLost(t *testing.T) {
 
 	if out := y.output(s.Run); len(out) != 0 {
 		t.Errorf("it found %v", out)
+	}
+}
+
+// The rank of another history of the yard leaves its checkpoints, and they stay those of its job.
+func TestWhoseCheckpointsTheseAreIsKnownWhenTheRankIsSetAside(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	s := y.spec(api.Launch{Command: "touch $TRAINYARD_CHECKPOINT_DIR/model", JobUID: "first"})
+	if err := y.Start(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+
+	y.end(s.Run)
+
+	if _, err := y.SetAside(s.Run, 0); err != nil {
+		t.Fatal(err)
+	}
+
+	s.Launch.JobUID, s.Launch.Command = "second", "ls $TRAINYARD_CHECKPOINT_DIR"
+	if err := y.Start(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+
+	y.end(s.Run)
+
+	if out := y.output(s.Run); len(out) != 0 {
+		t.Errorf("another job found %v", out)
+	}
+}
+
+// A rank of another history that is set aside late does not take the checkpoints of the job that has its id now.
+func TestARankThatIsSetAsideTakesNoCheckpointsOfOthers(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+
+	old := y.spec(api.Launch{Command: "touch $TRAINYARD_CHECKPOINT_DIR/old", JobUID: "first"})
+	now := old
+	now.Epoch, now.Run = 2, id.NewRun(old.Job, 2)
+	now.Launch.JobUID, now.Launch.Command = "second", "touch $TRAINYARD_CHECKPOINT_DIR/new"
+
+	for _, s := range []rundir.Spec{old, now} {
+		if err := y.Start(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+
+		y.end(s.Run)
+	}
+
+	if _, err := y.SetAside(old.Run, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := y.Forget(now.Run, 0); err != nil {
+		t.Fatal(err)
+	}
+
+	now.Epoch, now.Run, now.Launch.Command = 3, id.NewRun(old.Job, 3), "ls $TRAINYARD_CHECKPOINT_DIR"
+	if err := y.Start(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+
+	y.end(now.Run)
+
+	if out := y.output(now.Run)[logs.Stdout]; out != "new\n" {
+		t.Errorf("the job found %q, want its own", out)
 	}
 }
 

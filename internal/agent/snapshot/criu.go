@@ -65,8 +65,6 @@ func criuCommand(path string, args []string) sandbox.Command {
 	return sandbox.Command{Path: path, Args: args, Env: []string{"PATH=" + criuPath}}
 }
 
-var versionLine = regexp.MustCompile(`(?m)^Version: (\d+)\.(\d+)(\S*)`)
-
 // criuVersion returns the version of a CRIU. It fails if it is too old.
 func criuVersion(ctx context.Context, command Command, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
@@ -77,7 +75,8 @@ func criuVersion(ctx context.Context, command Command, path string) (string, err
 		return "", fmt.Errorf("%s --version: %w", path, err)
 	}
 
-	m := versionLine.FindSubmatch(out)
+	// Compiled here because every supervisor would pay for it at its start.
+	m := regexp.MustCompile(`(?m)^Version: (\d+)\.(\d+)(\S*)`).FindSubmatch(out)
 	if m == nil {
 		return "", fmt.Errorf("%s --version: unexpected answer %.80q", path, out)
 	}
@@ -109,11 +108,11 @@ func checkCRIU(ctx context.Context, path string) error {
 	return fmt.Errorf("criu check: %w", err)
 }
 
-// complaint is a line in which CRIU reports an error.
-var complaint = regexp.MustCompile(`^(?:\([0-9.]+\) +)?(?:\d+: )?Error \([^)]*\): (.*)`)
-
 // complaints returns the first errors in a log of CRIU, as one line. The later ones follow from them.
 func complaints(log string) string {
+	// A line in which it reports an error. Compiled here because every supervisor would pay for it at its start.
+	complaint := regexp.MustCompile(`^(?:\([0-9.]+\) +)?(?:\d+: )?Error \([^)]*\): (.*)`)
+
 	var found []string
 	lines := bufio.NewScanner(strings.NewReader(log))
 	for lines.Scan() && len(found) < 3 {

@@ -195,6 +195,23 @@ func TestAServerThatHangsIsGivenUp(t *testing.T) {
 	}
 }
 
+// read returns a blob as far as it comes, and the first error: of the answer or of its content.
+func read(t *testing.T, s *Store, key string) ([]byte, error) {
+	t.Helper()
+
+	r, err := s.Get(t.Context(), key)
+	if err != nil {
+		return nil, err
+	}
+
+	got, err := io.ReadAll(r)
+	if err := r.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+
+	return got, err
+}
+
 func TestContentThatDoesNotComeOrIsDamagedIsAnError(t *testing.T) {
 	t.Parallel()
 	s, proxy := throughProxy(t)
@@ -203,23 +220,25 @@ func TestContentThatDoesNotComeOrIsDamagedIsAnError(t *testing.T) {
 	until := make(chan struct{})
 	defer close(until)
 
-	s.cfg.timeouts.call = 200 * time.Millisecond
+	patient := s.cfg.timeouts
+	hasty := timeouts{call: time.Second, part: patient.part}
 
 	for what, tt := range map[string]struct {
-		do   cloudtest.Trouble
-		want error
+		timeouts timeouts
+		do       cloudtest.Trouble
+		want     error
 	}{
-		"stalled": {func(w http.ResponseWriter, a *cloudtest.Request) {
+		"stalled": {hasty, func(w http.ResponseWriter, a *cloudtest.Request) {
 			w.Header().Set("Content-Length", "5")
 			_, _ = w.Write([]byte("he"))
 			_ = http.NewResponseController(w).Flush()
 			cloudtest.Hang(until)(w, a)
 		}, context.DeadlineExceeded},
-		"cut off": {func(w http.ResponseWriter, _ *cloudtest.Request) {
+		"cut off": {patient, func(w http.ResponseWriter, _ *cloudtest.Request) {
 			w.Header().Set("Content-Length", "5")
 			_, _ = w.Write([]byte("he"))
 		}, io.ErrUnexpectedEOF},
-		"damaged": {func(w http.ResponseWriter, a *cloudtest.Request) {
+		"damaged": {patient, func(w http.ResponseWriter, a *cloudtest.Request) {
 			answer, err := proxy.Forward(a)
 			if err == nil {
 				answer.Body[0]++
@@ -228,20 +247,11 @@ func TestContentThatDoesNotComeOrIsDamagedIsAnError(t *testing.T) {
 		}, nil},
 	} {
 		proxy.Next(is(http.MethodGet, ""), tt.do)
+		s.cfg.timeouts = tt.timeouts
 
-		r, err := s.Get(t.Context(), "a")
-		if err != nil {
-			t.Errorf("%s: %v", what, err)
-			continue
-		}
-
-		got, err := io.ReadAll(r)
+		got, err := read(t, s, "a")
 		if fault.KindOf(err) != fault.Unavailable || tt.want != nil && !errors.Is(err, tt.want) {
 			t.Errorf("%s: read %q, %v; want it to fail", what, got, err)
-		}
-
-		if err := r.Close(); err != nil {
-			t.Errorf("%s: close: %v", what, err)
 		}
 	}
 }

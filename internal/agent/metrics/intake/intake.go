@@ -36,8 +36,8 @@ import (
 const (
 	secretFile   = "secret"
 	portFile     = "port"
-	tokenFile    = "token"
-	receivedFile = "received.jsonl"
+	tokenSuffix  = ".token"         // of the file with the token of a rank
+	receivedFile = "received.jsonl" // in the folder of a rank, which is made when it sends something
 )
 
 // Intake takes what programs send. Open it, give each run its Env, and Close it.
@@ -165,19 +165,15 @@ const TokenFileVar = "KUBEFLOW_TRAINER_SERVER_TOKEN"
 // mlflow its MLflow client is pointed here too.
 func (i *Intake) Env(r id.Run, rank int, mlflow bool) (map[string]string, error) {
 	n := name(r, rank)
-	dir := filepath.Join(i.dir, n)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("create the metrics folder of %s: %w", n, err)
-	}
 
-	// It need not survive a power cut, which no program does.
-	token, path := i.token(n), filepath.Join(dir, tokenFile)
-	if err := atomicfile.Write(path, []byte(token), atomicfile.SingleWriter(), atomicfile.Volatile()); err != nil {
-		return nil, err
+	// It need not survive a power cut, which no program does, and whoever is killed here is asked again before the
+	// program starts. A program that runs as another user reads it. It is shown the file; the directory is closed to
+	// everybody else.
+	token, path := i.token(n), i.tokenPath(n)
+	if err := os.WriteFile(path, []byte(token), 0o644); err != nil { //nolint:gosec // see above
+		return nil, fmt.Errorf("write the metrics token of %s: %w", n, err)
 	}
-
-	// A program that runs as another user reads it. It is shown the file; the directory is closed to everybody else.
-	if err := os.Chmod(path, 0o644); err != nil { //nolint:gosec // see above
+	if err := os.Chmod(path, 0o644); err != nil { //nolint:gosec // whatever the umask
 		return nil, err
 	}
 
@@ -198,6 +194,9 @@ func (i *Intake) Env(r id.Run, rank int, mlflow bool) (map[string]string, error)
 	return env, nil
 }
 
+// tokenPath is the file with the token of a rank.
+func (i *Intake) tokenPath(name string) string { return filepath.Join(i.dir, name+tokenSuffix) }
+
 // Received is the file of what a rank's program has sent.
 func (i *Intake) Received(r id.Run, rank int) string {
 	return filepath.Join(i.dir, name(r, rank), receivedFile)
@@ -210,7 +209,7 @@ func (i *Intake) Forget(r id.Run, rank int) error {
 	defer i.mu.Unlock()
 
 	delete(i.runs, n)
-	if err := os.RemoveAll(filepath.Join(i.dir, n)); err != nil {
+	if err := errors.Join(os.RemoveAll(i.tokenPath(n)), os.RemoveAll(filepath.Join(i.dir, n))); err != nil {
 		return fmt.Errorf("remove the metrics of %s: %w", n, err)
 	}
 
@@ -239,7 +238,8 @@ func (i *Intake) Prune(keep func(name string) bool) error {
 
 	var errs []error
 	for _, e := range entries {
-		if e.IsDir() && !keep(e.Name()) {
+		rank, token := strings.CutSuffix(e.Name(), tokenSuffix)
+		if (token || e.IsDir()) && !keep(rank) {
 			errs = append(errs, os.RemoveAll(filepath.Join(i.dir, e.Name())))
 		}
 	}

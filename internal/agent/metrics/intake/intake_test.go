@@ -284,6 +284,10 @@ func TestWhatIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	if left, err := filepath.Glob(filepath.Join(d.dir, "j1.2.0*")); err != nil || len(left) > 0 {
+		t.Errorf("of a run that is gone there is %v, %v", left, err)
+	}
+
 	if status, text := d.send(http.MethodPost, url, token, point); status != http.StatusNotFound {
 		t.Errorf("a run that is gone: %d %s", status, text)
 	}
@@ -526,12 +530,52 @@ func TestWhatNobodyRunsAnyMoreIsDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := os.Stat(filepath.Join(d.dir, "j9.1.0")); !os.IsNotExist(err) {
-		t.Errorf("it is still there: %v", err)
+	if left, err := filepath.Glob(filepath.Join(d.dir, "j9.1.0*")); err != nil || len(left) > 0 {
+		t.Errorf("it is still there: %v, %v", left, err)
 	}
 
 	if status, text := d.post("TRAINYARD_METRICS_URL", "", `{"step": 1, "loss": 2}`); status != http.StatusOK {
 		t.Errorf("the other one: %d %s", status, text)
+	}
+}
+
+// A folder costs more than the rest of a short run.
+func TestARunThatSendsNothingHasNoFolder(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	folder := filepath.Join(d.dir, "j1.2.0")
+
+	if _, err := os.Stat(folder); !os.IsNotExist(err) {
+		t.Errorf("it has a folder: %v", err)
+	}
+
+	if status, text := d.post("TRAINYARD_METRICS_URL", "", `{"step": 1, "loss": 2}`); status != http.StatusOK {
+		t.Errorf("%d %s", status, text)
+	}
+
+	if _, err := os.Stat(folder); err != nil {
+		t.Errorf("one that sends has none: %v", err)
+	}
+}
+
+// An agent of an earlier version has put the token of a run into its folder.
+func TestARunOfAnEarlierAgentIsStillHeard(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+
+	err := os.Remove(filepath.Join(d.dir, "j1.2.0.token"))
+	if err == nil {
+		err = os.Mkdir(filepath.Join(d.dir, "j1.2.0"), 0o700)
+	}
+
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	d.reopen()
+
+	if status, text := d.post("TRAINYARD_METRICS_URL", "", `{"step": 1, "loss": 2}`); status != http.StatusOK {
+		t.Errorf("%d %s", status, text)
 	}
 }
 

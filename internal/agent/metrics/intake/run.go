@@ -48,8 +48,7 @@ func (i *Intake) run(name string) *run {
 			return nil
 		}
 
-		//nolint:gosec // its token was checked, and those are made for ranks only
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		if !i.expects(name) {
 			return nil
 		}
 
@@ -61,10 +60,27 @@ func (i *Intake) run(name string) *run {
 			filled: i.clk.Now(),
 		}
 
+		if err := os.MkdirAll(dir, 0o700); err != nil { //nolint:gosec // its name was checked; the request finds out too
+			i.log.Warn("cannot create the folder of received metrics", "rank", name, "error", err)
+			return r
+		}
+
 		i.runs[name] = r
 	}
 
 	return r
+}
+
+// expects reports whether a rank of this name is here: it has a token, or a folder in which an agent of an earlier
+// version has put that.
+func (i *Intake) expects(name string) bool {
+	for _, path := range []string{i.tokenPath(name), filepath.Join(i.dir, name)} {
+		if _, err := os.Stat(path); err == nil {
+			return true
+		}
+	}
+
+	return false
 }
 
 // keep appends lines to the file of the rank, all of them or none.
