@@ -70,6 +70,15 @@ type Floor struct {
 	GPUMemory Bytes `json:"gpu_memory,omitempty"` // GPUs with more memory than this
 }
 
+// QueuedSince returns since when a job that waits is queued.
+func (j *Job) QueuedSince() time.Time {
+	if j.Queued.IsZero() {
+		return j.Since
+	}
+
+	return j.Queued
+}
+
 // Status is the word people see for the job.
 func (j *Job) Status() Status {
 	if j.State == Running && !j.Suspended.IsZero() {

@@ -187,20 +187,27 @@ func (k Key) of(p *Posting, at time.Time) string {
 	return ""
 }
 
+// How stretches are named; days as in time.DateOnly.
+const (
+	hourLabel  = "2006-01-02T15"
+	weekLabel  = "%04d-W%02d"
+	monthLabel = "2006-01"
+)
+
 // label names the stretch of time that a time is in.
 func (k Key) label(at time.Time) string {
 	at = at.UTC()
 
 	switch k { //nolint:exhaustive // those that are times
 	case ByHour:
-		return at.Format("2006-01-02T15")
+		return at.Format(hourLabel)
 	case ByDay:
 		return at.Format(time.DateOnly)
 	case ByWeek:
 		year, week := at.ISOWeek()
-		return fmt.Sprintf("%04d-W%02d", year, week)
+		return fmt.Sprintf(weekLabel, year, week)
 	case ByMonth:
-		return at.Format("2006-01")
+		return at.Format(monthLabel)
 	}
 
 	return ""
@@ -296,4 +303,24 @@ func Buckets(k Key, from, to time.Time) []string {
 	}
 
 	return names
+}
+
+// StretchStart returns when a stretch of a time key begins, by the name that rows and Buckets give it.
+func StretchStart(k Key, label string) (time.Time, error) {
+	layouts := map[Key]string{ //nolint:exhaustive // weeks are below, and the others are no times
+		ByHour: hourLabel, ByDay: time.DateOnly, ByMonth: monthLabel,
+	}
+	if layout, ok := layouts[k]; ok {
+		return time.Parse(layout, label)
+	}
+
+	var year, week int
+	if _, err := fmt.Sscanf(label, weekLabel, &year, &week); err != nil || k != ByWeek {
+		return time.Time{}, fmt.Errorf("%q is not the name of a stretch by %s", label, k)
+	}
+
+	fourth := time.Date(year, time.January, 4, 0, 0, 0, 0, time.UTC) // in the first week, by ISO 8601
+	sinceMonday := (int(fourth.Weekday()) + 6) % 7
+
+	return fourth.AddDate(0, 0, 7*(week-1)-sinceMonday), nil
 }

@@ -241,3 +241,33 @@ type full struct{}
 var errFull = errors.New("no room left")
 
 func (full) Write([]byte) (int, error) { return 0, errFull }
+
+func TestStretchesBeginWhereTheirNamesSay(t *testing.T) {
+	t.Parallel()
+
+	for _, key := range []ledger.Key{ledger.ByHour, ledger.ByDay, ledger.ByWeek, ledger.ByMonth} {
+		from := time.Date(2024, 12, 20, 5, 30, 0, 0, time.UTC) // over two ends of a year, one with 53 weeks
+		for _, label := range ledger.Buckets(key, from, from.AddDate(2, 1, 0)) {
+			start, err := ledger.StretchStart(key, label)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if got := ledger.Buckets(key, start, start.Add(time.Millisecond)); len(got) != 1 || got[0] != label {
+				t.Fatalf("%s begins at %s, which is in %v", label, start, got)
+			}
+
+			if got := ledger.Buckets(key, start.Add(-time.Millisecond), start); len(got) != 1 || got[0] == label {
+				t.Fatalf("%s begins at %s, and before that was %v", label, start, got)
+			}
+		}
+	}
+
+	for key, label := range map[ledger.Key]string{ //nolint:exhaustive // some that do not fit
+		ledger.ByWeek: "2026-11-15", ledger.ByDay: "2026-W46", ledger.ByNode: "n1",
+	} {
+		if at, err := ledger.StretchStart(key, label); err == nil {
+			t.Errorf("%q by %s begins at %s", label, key, at)
+		}
+	}
+}

@@ -165,9 +165,6 @@ func (r *Rollup) Merge(to Total, stored string) error {
 	})
 }
 
-// totalFields is how many fields a row of a stored total has: its key and its amounts.
-const totalFields = 8 + len(vector{})
-
 // Text returns a total in its stored form: a line for each row, in which tabs separate the fields.
 func (r *Rollup) Text(of Total) string {
 	sums := r.sums[of]
@@ -213,42 +210,67 @@ func unescapeField(s string) string {
 // EachTotal yields the rows of a stored total as postings without duration at its beginning, so that they are added up
 // as postings are. A posting is only valid until the next.
 func EachTotal(of Total, stored string, yield func(*Posting) error) error {
-	var fields [totalFields]string
 	p := Posting{From: of.Start, To: of.Start}
 
-	for line := range strings.Lines(stored) {
-		rest, more := strings.TrimSuffix(line, "\n"), true
-
-		for i := range fields {
-			if !more {
-				return fmt.Errorf("the total of the %s %s is not valid", of.Span, of.Start)
-			}
-
-			fields[i], rest, more = strings.Cut(rest, "\t")
-			fields[i] = unescapeField(fields[i])
+	for row := 1; stored != ""; row++ {
+		rest, ok := readTotal(stored, &p)
+		if !ok {
+			return fmt.Errorf("row %d of the total of the %s %s is not valid", row, of.Span, of.Start)
 		}
 
-		var amounts vector
-		for i := range amounts {
-			amount, err := strconv.ParseInt(fields[totalFields-len(amounts)+i], 10, 64)
-			if err != nil {
-				return fmt.Errorf("the total of the %s %s is not valid: %w", of.Span, of.Start, err)
-			}
-
-			amounts[i] = amount
-		}
-
-		p.Class, p.Account, p.GPU, p.Offer = fleet.Class(fields[0]), Account(fields[1]), fields[2], fields[3]
-		p.Node, p.Lease = id.Node(fields[4]), id.Lease(fields[5])
-		p.Owner, p.Project = id.User(fields[6]), id.Project(fields[7])
-		p.Amounts = amounts.amounts()
-
+		stored = rest
 		if err := yield(&p); err != nil {
 			return err
 		}
 	}
 
 	return nil
+}
+
+// readTotal reads the first row and returns the others. A report of a month reads some 50,000 rows.
+func readTotal(text string, p *Posting) (rest string, ok bool) {
+	var names [8]string
+
+	for i := range names {
+		name, rest, found := strings.Cut(text, "\t")
+		if !found {
+			return "", false
+		}
+
+		names[i], text = unescapeField(name), rest
+	}
+
+	var amounts vector
+	for i := range amounts {
+		after := byte('\t')
+		if i == len(amounts)-1 {
+			after = '\n'
+		}
+
+		amounts[i], text, ok = readAmount(text, after)
+		if !ok {
+			return "", false
+		}
+	}
+
+	p.Class, p.Account, p.GPU, p.Offer = fleet.Class(names[0]), Account(names[1]), names[2], names[3]
+	p.Node, p.Lease = id.Node(names[4]), id.Lease(names[5])
+	p.Owner, p.Project = id.User(names[6]), id.Project(names[7])
+	p.Amounts = amounts.amounts()
+
+	return text, true
+}
+
+// readAmount reads a number up to a character, and returns what follows it.
+func readAmount(text string, after byte) (amount int64, rest string, ok bool) {
+	end := strings.IndexByte(text, after)
+	if end < 0 {
+		return 0, "", false
+	}
+
+	amount, err := strconv.ParseInt(text[:end], 10, 64)
+
+	return amount, text[end+1:], err == nil
 }
 
 // Piece is a part of a period. A zero time is no end on that side.

@@ -19,6 +19,7 @@ import (
 	"trainyard/internal/inbox"
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
+	"trainyard/internal/money"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -183,10 +184,32 @@ type JobFilter struct {
 	Node     id.Node      // has or had a run there
 	Since    time.Time    // submitted at or after
 	Before   uint64       // only jobs with a number below this: the page after the last one seen
+	Oldest   bool         // the oldest first, instead of the newest
+	After    uint64       // only jobs with a number above this: the page after the last one seen, if the oldest come first
+	Sort     JobSort      // sorted by this instead of by submission: the greatest first, or with Oldest the smallest
+	Last     *JobPlace    // with Sort: only jobs that come after this place, that of the last one seen
 	// Outline leaves out all but the owner, project, pipeline, working directory, state, cause and times of jobs, which is
 	// much faster.
 	Outline bool
 	Limit   int // at most this many; required
+}
+
+// JobSort is something by which jobs are sorted. Those of which it is the same come in the order of submission.
+type JobSort string
+
+// What jobs can be sorted by.
+const (
+	SortName  JobSort = "name"
+	SortCost  JobSort = "cost"
+	SortEnded JobSort = "ended" // jobs that have not ended count as the earliest
+)
+
+// JobPlace is where a job is in a sorted list: by its number, and by what the list is sorted by.
+type JobPlace struct {
+	Number uint64
+	Name   string
+	Cost   money.Amount
+	Ended  time.Time
 }
 
 // CheckpointFilter chooses checkpoints. A zero field lets all through, except that removed ones are asked for.
@@ -250,6 +273,7 @@ type QuestionFilter struct {
 // EventFilter chooses events. A zero field lets all through.
 type EventFilter struct {
 	After  uint64 // only events with a greater number
+	Before uint64 // only events with a smaller number; 0 for all
 	Owner  id.User
 	Job    id.Job
 	Node   id.Node

@@ -40,6 +40,10 @@ func (s *Store) eventsOf(ctx context.Context, f *store.EventFilter) (*selection,
 	list := &selection{table: eventTable, from: " FROM events ", number: "seq", newest: f.Newest, limit: f.Limit}
 	list.must("seq > ?", int64(min(f.After, math.MaxInt64)))
 
+	if f.Before > 0 {
+		list.must("seq < ?", int64(min(f.Before, math.MaxInt64)))
+	}
+
 	if f.Job != "" {
 		list.find("job", "job <> ''", clean(string(f.Job)))
 	}

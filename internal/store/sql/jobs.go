@@ -14,7 +14,7 @@ import (
 // maxPage is the greatest number of jobs that are read for people; more are read by the server for itself, once.
 const maxPage = 501
 
-// Jobs lists jobs, newest first.
+// Jobs lists jobs, newest or oldest first.
 func (s *Store) Jobs(ctx context.Context, f store.JobFilter) ([]job.Job, error) {
 	switch {
 	case f.Outline:
@@ -39,8 +39,16 @@ func readJobs[T any](
 		return nil, err
 	}
 
+	if f.Sort != "" {
+		return readSorted(ctx, s, &f, list, columns, read)
+	}
+
 	if f.Before > 0 {
 		list.must(list.number+" < ?", int64(min(f.Before, math.MaxInt64)))
+	}
+
+	if f.After > 0 {
+		list.must(list.number+" > ?", int64(min(f.After, math.MaxInt64)))
 	}
 
 	list.table = columns
@@ -133,7 +141,7 @@ const suspended = `jobs.extras LIKE '%"suspended":%'`
 // jobsOf returns the list of jobs that a filter lets through, without its page. One condition finds the jobs, the one
 // that fewest jobs meet as a rule; the others are hidden from the database, which does not know that.
 func (s *Store) jobsOf(ctx context.Context, f *store.JobFilter) (*selection, error) {
-	list := &selection{table: jobTable, from: " FROM jobs ", number: "jobs.num", newest: true, limit: f.Limit}
+	list := &selection{table: jobTable, from: " FROM jobs ", number: "jobs.num", newest: !f.Oldest, limit: f.Limit}
 
 	if f.Node != "" {
 		// Starts from the jobs of the node, so that a node with few jobs does not require a scan of
@@ -157,9 +165,7 @@ func (s *Store) jobsOf(ctx context.Context, f *store.JobFilter) (*selection, err
 	}
 
 	if !f.Since.IsZero() {
-		// Jobs are numbered in the order of their submission, so that all later ones have greater numbers.
-		list.must(list.number+` >= (SELECT first.num FROM jobs AS first WHERE first.submitted >= ?
-			ORDER BY first.submitted, first.num LIMIT 1)`, micros(f.Since))
+		list.must(list.number+sinceTerm, micros(f.Since))
 	}
 
 	owners, states := jobOwners(f, list.found), jobStates(f, list.found)
@@ -173,6 +179,11 @@ func (s *Store) jobsOf(ctx context.Context, f *store.JobFilter) (*selection, err
 
 	return list, nil
 }
+
+// sinceTerm compares the number of a job with that of the first one that was submitted after a time: jobs are numbered
+// in the order of their submission.
+const sinceTerm = ` >= (SELECT first.num FROM jobs AS first WHERE first.submitted >= ?
+			ORDER BY first.submitted, first.num LIMIT 1)`
 
 // jobOwners returns the alternatives of whose jobs are listed.
 func jobOwners(f *store.JobFilter, hide bool) []condition {
@@ -223,7 +234,7 @@ const maxNames = 5_000
 // different ones, each of which an index finds.
 func (s *Store) confineNames(ctx context.Context, list *selection, part string) error {
 	part = strings.ToLower(clean(part))
-	contains := condition{"lower(jobs.name) LIKE ? ESCAPE '!'", []any{"%" + escapeLike(part) + "%"}}
+	contains := nameContains(part)
 
 	if list.found {
 		list.always = append(list.always, contains)
@@ -253,6 +264,13 @@ func (s *Store) confineNames(ctx context.Context, list *selection, part string) 
 	}
 
 	return nil
+}
+
+// nameContains is true for jobs with a part of their name, in whatever letters.
+func nameContains(part string) condition {
+	part = strings.ToLower(clean(part))
+
+	return condition{"lower(jobs.name) LIKE ? ESCAPE '!'", []any{"%" + escapeLike(part) + "%"}}
 }
 
 // escapeLike escapes the wildcards of LIKE.

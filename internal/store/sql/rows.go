@@ -174,12 +174,13 @@ var tokenTable = &table{
 
 // tokenExtras is the JSON of the column extras of a token.
 type tokenExtras struct {
-	Parent id.Token `json:"parent,omitempty"`
-	Login  bool     `json:"login,omitempty"`
+	Parent  id.Token `json:"parent,omitempty"`
+	Login   bool     `json:"login,omitempty"`
+	Session bool     `json:"session,omitempty"`
 }
 
 func tokenRow(args []any, t *tenant.Token) ([]any, error) {
-	extras, err := encodeExtras(tokenExtras{Parent: t.Parent, Login: t.Login})
+	extras, err := encodeExtras(tokenExtras{Parent: t.Parent, Login: t.Login, Session: t.Session})
 	if err != nil {
 		return nil, fmt.Errorf("encode token %s: %w", t.ID, err)
 	}
@@ -233,7 +234,7 @@ func readToken(row scanner) (tenant.Token, error) {
 		return tenant.Token{}, fmt.Errorf("decode token %s: %w", t.ID, err)
 	}
 
-	t.Parent, t.Login = more.Parent, more.Login
+	t.Parent, t.Login, t.Session = more.Parent, more.Login, more.Session
 
 	return t, nil
 }

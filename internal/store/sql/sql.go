@@ -57,6 +57,7 @@ type Store struct {
 	clock    clock.Clock
 	log      *slog.Logger
 	timeouts Timeouts
+	sorts    int                       // how many jobs are sorted for one page at most
 	term     atomic.Int64              // of this store's server as the leader; 0 if it does not lead
 	keys     atomic.Pointer[keyFilter] // of the term; nil if this store's server does not lead
 
@@ -118,7 +119,7 @@ func connect(eng engine, opts Options) (*Store, error) {
 
 	s := &Store{
 		engine: eng, write: p.write, lease: p.lease, clock: opts.Clock, log: opts.Log, timeouts: opts.Timeouts,
-		stmts: make(map[stmtKey]*dbsql.Stmt), pinging: make(chan struct{}, 1),
+		stmts: make(map[stmtKey]*dbsql.Stmt), pinging: make(chan struct{}, 1), sorts: maxSorted,
 	}
 	newReader := func(db *dbsql.DB) *reader {
 		r := &reader{DB: db, limit: opts.Timeouts.Read, failed: func(err error) { s.dropIdle(err, db) }}

@@ -17,6 +17,7 @@ func finding() []contract {
 		{"jobs are listed newest first, as the filter says", filtersJobs},
 		{"jobs are found by the word that people see, and counted by it", countsJobs},
 		{"jobs are listed page by page", pagesJobs},
+		{"jobs are sorted by their name, their cost and their end, page by page", sortsJobs},
 		{"an outline of a job has what it is kept by", outlinesJobs},
 		{"a job is found by its idempotency key", findsByKey},
 		{"the jobs of a pipeline come in order of submission", listsPipeline},
@@ -72,6 +73,8 @@ func filtersJobs(h *harness) {
 		{"node that never was", store.JobFilter{Node: "gpu-9"}, nil},
 		{"since", store.JobFilter{Since: dayOne.Add(4 * time.Minute)}, []id.Job{"j10", "j4"}},
 		{"before", store.JobFilter{Before: 4}, []id.Job{"j3", "j2", "j1"}},
+		{"oldest first", store.JobFilter{Oldest: true, Limit: 3}, []id.Job{"j1", "j2", "j3"}},
+		{"oldest first, a page", store.JobFilter{Oldest: true, After: 1, Limit: 2}, []id.Job{"j2", "j3"}},
 		{"limit", store.JobFilter{Limit: 2}, []id.Job{"j10", "j4"}},
 		{"all at once", store.JobFilter{
 			Owner: "ada", Project: "vision", States: []job.State{job.Running, job.Succeeded}, Name: "e",
@@ -167,6 +170,62 @@ func pagesJobs(h *harness) {
 	}
 
 	h.same("pages", seen, want)
+}
+
+func sortsJobs(h *harness) {
+	jobs := []job.Job{
+		plainJob(1, "ada", "cat", job.Succeeded),
+		plainJob(2, "bob", "bee", job.Running),
+		plainJob(3, "ada", "ant", job.Failed),
+		plainJob(4, "ada", "bee", job.Succeeded),
+		plainJob(10, "ada", "ant", job.Pending),
+	}
+
+	jobs[0].Cost, jobs[1].Cost, jobs[3].Cost = 2.5, 10, 2.5
+	jobs[0].Ended = dayOne.Add(time.Hour) // the first one ended last
+	s := h.with(&yardmaster.Batch{Jobs: jobs})
+
+	for _, tt := range []struct {
+		name   string
+		filter store.JobFilter
+		want   []id.Job
+	}{
+		{"name", store.JobFilter{Sort: store.SortName, Oldest: true}, []id.Job{"j3", "j10", "j2", "j4", "j1"}},
+		{"name, from the end", store.JobFilter{Sort: store.SortName}, []id.Job{"j1", "j4", "j2", "j10", "j3"}},
+		{"least cost", store.JobFilter{Sort: store.SortCost, Oldest: true}, []id.Job{"j3", "j10", "j1", "j4", "j2"}},
+		{"cost", store.JobFilter{Sort: store.SortCost}, []id.Job{"j2", "j4", "j1", "j10", "j3"}},
+		{"end", store.JobFilter{Sort: store.SortEnded}, []id.Job{"j1", "j4", "j3", "j10", "j2"}},
+		{"earliest end", store.JobFilter{Sort: store.SortEnded, Oldest: true}, []id.Job{"j2", "j10", "j3", "j4", "j1"}},
+		{"cost of an owner", store.JobFilter{Sort: store.SortCost, Owner: "ada"}, []id.Job{"j4", "j1", "j10", "j3"}},
+		{"name, of some states", store.JobFilter{
+			Sort: store.SortName, Oldest: true, States: []job.State{job.Succeeded, job.Running},
+		}, []id.Job{"j2", "j4", "j1"}},
+		{"nobody's", store.JobFilter{Sort: store.SortName, Owner: "eve"}, nil},
+	} {
+		var seen []id.Job
+
+		for {
+			tt.filter.Limit = 2
+
+			page, err := s.Jobs(h.context(), tt.filter)
+			h.must(err)
+
+			if len(page) == 0 || len(seen) > len(jobs) {
+				break
+			}
+
+			last := page[len(page)-1]
+			seen = append(seen, jobIDs(page)...)
+			tt.filter.Last = &store.JobPlace{
+				Number: number(last.ID), Name: last.Spec.Name, Cost: last.Cost, Ended: last.Ended,
+			}
+		}
+
+		h.same(tt.name, seen, tt.want)
+	}
+
+	_, err := s.Jobs(h.context(), store.JobFilter{Sort: "priority", Limit: 1})
+	h.fails(err, fault.Invalid, "bad_sort")
 }
 
 func outlinesJobs(h *harness) {
