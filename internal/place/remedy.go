@@ -214,6 +214,33 @@ func smaller(m *fleet.Matcher, open []*fleet.Room) []Remedy {
 	return []Remedy{{Text: fmt.Sprintf("%s has room for it with gpus: %d", node, gpus), Need: &less, RoomNow: true}}
 }
 
+// Edits returns the changes of a job file that make of what a job asks for what the remedy says, in the form of
+// spec.Set; none if the remedy is not a change of resources.
+func (r *Remedy) Edits(asked *job.Resources) []string {
+	if r.Need == nil {
+		return nil
+	}
+
+	var list []string
+
+	set := func(differs bool, field string, value any) {
+		if differs {
+			list = append(list, fmt.Sprintf("resources.%s=%v", field, value))
+		}
+	}
+
+	n := r.Need
+	set(n.Nodes < asked.Nodes.Min, "nodes", n.Nodes)
+	set(n.GPUs < asked.GPUs.Min, "gpus", n.GPUs)
+	set(n.CPUs < asked.CPUs, "cpus", n.CPUs)
+	set(n.Memory < asked.Memory, "memory", n.Memory)
+	set(n.Kinds == "" && len(asked.GPU) > 0, "gpu", "")
+	set(n.GPUMin == 0 && n.GPUMax == 0 && asked.GPUMemory != (job.ByteRange{}), "gpu_memory", "")
+	set(!n.SameGPU && asked.SameGPU, "same_gpu", "")
+
+	return list
+}
+
 // vacancy is a node and the runs that must have ended before the job fits there.
 type vacancy struct {
 	node  id.Node

@@ -77,7 +77,24 @@ func TestPositionsAreThoseOfAWalk(t *testing.T) {
 		}
 
 		for _, k := range kept {
+			var numbers []uint64
+			for number, user := range k.standing.Order(now) {
+				if want := k.order[len(numbers)].User; user != want {
+					t.Fatalf("job %d is of %s, want %s", number, user, want)
+				}
+
+				numbers = append(numbers, number)
+			}
+
+			if len(numbers) != len(k.order) || k.standing.Len() != len(k.order) {
+				t.Fatalf("the order has %d of %d jobs, and the standing %d", len(numbers), len(k.order), k.standing.Len())
+			}
+
 			for i, it := range k.order {
+				if numbers[i] != it.Number {
+					t.Fatalf("job %d is at %d in the order, want job %d", numbers[i], i+1, it.Number)
+				}
+
 				if got := k.standing.Position(now, it.Priority, it.User, it.Number); got != i+1 {
 					t.Fatalf("job %d of %s is at %d of %d, want %d", it.Number, it.User, got, len(k.order), i+1)
 				}

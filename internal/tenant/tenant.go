@@ -108,6 +108,8 @@ type Token struct {
 	Parent id.Token
 	// Login says that it was given out at a login.
 	Login bool
+	// Session says that it is the session of a browser, which is accepted in a cookie alone.
+	Session bool
 }
 
 // FreshLogin is for how long after a login tokens can be created that stand for themselves.
@@ -121,6 +123,10 @@ func (t *Token) Rights() string {
 	text := string(t.Kind)
 	if t.Scope != "" {
 		text += ", scope " + string(t.Scope)
+	}
+
+	if t.Session {
+		text += ", session of a browser"
 	}
 
 	if t.Class != "" {

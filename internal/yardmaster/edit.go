@@ -26,17 +26,7 @@ var editable = []string{
 }
 
 func (m Edit) handle(y *Yard) (any, error) {
-	r, err := y.find(m.Job)
-	if err != nil {
-		return nil, err
-	}
-
-	if !r.State.Waiting() && r.State != job.Paused {
-		return nil, fault.New(fault.Conflict, "job_state", "job %s is %s and cannot be edited", r.ID, r.State).
-			WithRemedy("only queued and paused jobs can: pause it first, or submit it again with: trainyard rerun %s", r.ID)
-	}
-
-	edited, err := y.editedSpec(r, m.Set)
+	r, edited, err := y.checkedEdit(&m)
 	if err != nil {
 		return nil, err
 	}
@@ -48,9 +38,6 @@ func (m Edit) handle(y *Yard) (any, error) {
 	if len(changes) == 0 {
 		return r.Job, nil
 	}
-	if err := y.checkEdit(r, edited, m.By); err != nil {
-		return nil, err
-	}
 
 	y.replaceSpec(r, edited, m.By)
 	y.event(Event{
@@ -59,6 +46,26 @@ func (m Edit) handle(y *Yard) (any, error) {
 	})
 
 	return r.Job, nil
+}
+
+// checkedEdit returns the job of an edit and its spec as it would be, or says why the edit is refused.
+func (y *Yard) checkedEdit(m *Edit) (*jobRecord, *job.Spec, error) {
+	r, err := y.find(m.Job)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	if !r.State.Waiting() && r.State != job.Paused {
+		return nil, nil, fault.New(fault.Conflict, "job_state", "job %s is %s and cannot be edited", r.ID, r.State).
+			WithRemedy("only queued and paused jobs can: pause it first, or submit it again with: trainyard rerun %s", r.ID)
+	}
+
+	edited, err := y.editedSpec(r, m.Set)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	return r, edited, y.checkEdit(r, edited, m.By)
 }
 
 // editedSpec returns the spec of a job with changes, read as a job file is.

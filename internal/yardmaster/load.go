@@ -226,7 +226,7 @@ func (y *Yard) loadJob(r *jobRecord, needs map[id.Job]job.State, pipelines map[s
 	switch {
 	case !r.State.Waiting():
 	case len(r.pendingNeeds) == 0 && !r.NotBefore.After(y.now):
-		y.enqueueSince(r, r.queuedSince())
+		y.enqueueSince(r, r.QueuedSince())
 	default:
 		y.wake(r)
 	}

@@ -75,15 +75,6 @@ func (y *Yard) recordQueued(r *jobRecord) {
 	}
 }
 
-// queuedSince returns since when a job that waits is queued, as it was stored.
-func (r *jobRecord) queuedSince() time.Time {
-	if r.Queued.IsZero() {
-		return r.Since
-	}
-
-	return r.Queued
-}
-
 // describeItem makes a job's queue item.
 func (y *Yard) describeItem(r *jobRecord) fleet.Need {
 	number, _ := r.ID.Number()

@@ -151,13 +151,23 @@ func (y *Yard) rehearse(v *place.View, r *jobRecord) rehearsedJob {
 // cut short when stop reports true; nil sets no limit.
 func (h *Rehearsal) Previews(stop func() bool) []Preview {
 	h.view = h.copied.View()
+	h.enqueue()
+	list, _ := h.judge(stop)
 
+	return list
+}
+
+// enqueue adds the jobs to the queue of the view.
+func (h *Rehearsal) enqueue() {
 	for i := range h.jobs {
 		if o := &h.jobs[i]; o.item != nil {
 			h.view.Queue.Add(o.item, o.need)
 		}
 	}
+}
 
+// judge asks the policy and says what would become of each job, and what it would start and stop.
+func (h *Rehearsal) judge(stop func() bool) ([]Preview, place.Checked) {
 	list := make([]Preview, len(h.jobs))
 	for i := range h.jobs {
 		m := fleet.NewMatcher(h.jobs[i].need)
@@ -213,7 +223,7 @@ func (h *Rehearsal) Previews(stop func() bool) []Preview {
 		addReasons(&list[i].Why, o.note)
 	}
 
-	return list
+	return list, good
 }
 
 // vacant reports whether what a start takes is free.

@@ -1,6 +1,7 @@
 package yardmaster
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -250,6 +251,12 @@ func (s *Snapshot) Position(now time.Time, j *job.Job) int {
 
 	return position
 }
+
+// Queue yields the numbers of the queued jobs with their owners, in the order in which they are considered.
+func (s *Snapshot) Queue(now time.Time) iter.Seq2[uint64, id.User] { return s.line.Order(s.clamp(now)) }
+
+// Queued returns how many jobs are queued.
+func (s *Snapshot) Queued() int { return s.line.Len() }
 
 // clamp returns a time, or that of the snapshot if it is before that: for the yard time does not go back.
 func (s *Snapshot) clamp(now time.Time) time.Time {

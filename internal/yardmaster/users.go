@@ -45,14 +45,17 @@ func (m RevokeToken) handle(y *Yard) (any, error) {
 
 // RevokeTokens revokes all valid tokens of a user. The answer is how many.
 type RevokeTokens struct {
-	Owner  id.User
-	Kind   tenant.TokenKind // only those of this kind; "" for all
-	Except id.Token         // this one stays
-	By     string
+	Owner    id.User
+	Kind     tenant.TokenKind // only those of this kind; "" for all
+	Sessions bool             // only those that are sessions of browsers
+	Except   id.Token         // this one stays
+	By       string
 }
 
 func (m RevokeTokens) handle(y *Yard) (any, error) { //nolint:unparam // Message wants both results
-	return y.people.RevokeAll(y.now, m.Owner, m.Kind, m.Except, m.By), nil
+	return y.people.RevokeAll(y.now, m.Owner, func(t *tenant.Token) bool {
+		return (m.Kind == "" || t.Kind == m.Kind) && (!m.Sessions || t.Session) && t.ID != m.Except
+	}, m.By), nil
 }
 
 // Exchange issues an access token in exchange for a bootstrap token. The answer is the new token.

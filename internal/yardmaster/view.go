@@ -14,6 +14,9 @@ import (
 // View returns what a policy sees, as a clone that does not change with the yard.
 func (y *Yard) View(now time.Time) *place.View { return y.copyView(y.view(now)).View() }
 
+// CopyView copies what a policy sees, quickly; the rest of View is done outside the loop.
+func (y *Yard) CopyView(now time.Time) *place.Copy { return y.copyView(y.view(now)) }
+
 // copyView copies a view of now, quickly: the rooms are those of the snapshots.
 func (y *Yard) copyView(v *place.View) *place.Copy { return v.Copy(y.nodes.Rooms.Freeze().Rooms) }
 

@@ -48,6 +48,7 @@ type replay struct {
 	noEnd     [NumMethods]bool
 	fewPoints bool
 	spread    float64
+	covered   *bool // whether the interval shown at the time contained the outcome; nil if that was a guess
 }
 
 // tally counts how many intervals covered the outcome.
@@ -201,6 +202,7 @@ func (m *Mark) replay(job int) replay {
 		residuals: NoEstimates(),
 		fewPoints: m.FewPoints,
 		spread:    m.Spread,
+		covered:   m.Covered,
 	}
 
 	for name, residual := range m.Residuals {

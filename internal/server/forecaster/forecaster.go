@@ -47,6 +47,7 @@ type Edge struct {
 	Allow    func(ctx context.Context, a tenant.Action, owner id.User) error
 	Fail     func(context.Context, error) error
 	Job      func(ctx context.Context, name string) (job.Job, error) // only if the caller may see the job
+	Sees     func(ctx context.Context, j *job.Job) bool              // whether the caller may see a job
 }
 
 // Intervals and limits. The forecast of a job with new data is renewed after minInterval, that of others after

@@ -17,14 +17,17 @@ import (
 
 // pass makes the forecasts that are due, writes what has changed, and drops jobs that have ended.
 func (f *Forecaster) pass(ctx context.Context) {
-	if f.fenced {
-		return
+	if !f.fenced {
+		f.renew(ctx)
+		f.finish(ctx)
 	}
+}
 
+// renew makes the forecasts that are due and writes what has changed.
+func (f *Forecaster) renew(ctx context.Context) {
 	err := errors.Join(f.loadAll(ctx), f.make(ctx, f.due(f.Clock.Now())), f.forecastQueue(ctx))
 	f.lastError.log(ctx, f.Log, f.Clock.Now(), err)
 	f.flush(ctx, false)
-	f.finish(ctx)
 }
 
 // loggedError is the last logged error. A lasting error is not logged at each pass.

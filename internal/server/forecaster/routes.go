@@ -64,6 +64,14 @@ func (f *Forecaster) Routes(e Edge) {
 		},
 	)
 
+	huma.Register(
+		e.API,
+		op("list-curves", "/api/v1/curves", "Get the main metric of several jobs, for small plots", "forecasts"),
+		func(ctx context.Context, in *curvesInput) (*body[api.CurveList], error) {
+			return f.listCurves(ctx, e, in)
+		},
+	)
+
 	f.importRoutes(e)
 
 	huma.Register(e.API, op("get-forecast-record", "/api/v1/forecasts", "Get the accuracy of past forecasts", "forecasts"),
@@ -72,7 +80,17 @@ func (f *Forecaster) Routes(e Edge) {
 				return nil, e.Fail(ctx, err)
 			}
 
-			return &body[api.ForecastRecord]{f.trainer.report()}, nil
+			out, record := f.trainer.report()
+			addQuality(&out, record)
+
+			worst, err := f.worstForecasts(ctx, e, record)
+			if err != nil {
+				return nil, e.Fail(ctx, err)
+			}
+
+			out.Worst = worst
+
+			return &body[api.ForecastRecord]{out}, nil
 		})
 }
 
@@ -348,8 +366,8 @@ func goalOf(j *job.Job) curve.Goal {
 	return curve.Goal{}
 }
 
-// report returns how accurate past forecasts were.
-func (s *trainer) report() api.ForecastRecord {
+// report returns how accurate past forecasts were, and the record of that, which does not change.
+func (s *trainer) report() (api.ForecastRecord, *calibrate.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -384,5 +402,5 @@ func (s *trainer) report() api.ForecastRecord {
 		}
 	}
 
-	return out
+	return out, s.record
 }

@@ -293,8 +293,8 @@ func TestTheModelIsTrainedAgainThoughHistoryIsFull(t *testing.T) {
 
 	// It was trained now, whenever the jobs ended, and that is known after a restart too.
 	for _, b := range []*bench{b, b.again(true)} {
-		if m := b.trainer.report().Model; m == nil || !m.Trained.Equal(clock.Now()) {
-			t.Errorf("the model is %+v, trained just now", m)
+		if r, _ := b.trainer.report(); r.Model == nil || !r.Model.Trained.Equal(clock.Now()) {
+			t.Errorf("the model is %+v, trained just now", r.Model)
 		}
 	}
 }

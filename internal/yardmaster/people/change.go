@@ -161,12 +161,12 @@ func (p *People) tokensBy(ok func(*token) bool) []*token {
 	return list
 }
 
-// RevokeAll revokes all tokens of an owner that are valid, of one kind or of all (""), except one of them. It returns
-// how many it revoked, with those that were created with them.
-func (p *People) RevokeAll(now time.Time, owner id.User, kind tenant.TokenKind, except id.Token, by string) int {
+// RevokeAll revokes all tokens of an owner that are valid and for which ok is true. It returns how many it
+// revoked, with those that were created with them.
+func (p *People) RevokeAll(now time.Time, owner id.User, ok func(*tenant.Token) bool, by string) int {
 	n := 0
 	for _, t := range p.tokensBy(func(t *token) bool {
-		return t.Owner == owner && (kind == "" || t.Kind == kind) && t.ID != except && t.Usable(now)
+		return t.Owner == owner && ok(&t.Token) && t.Usable(now)
 	}) {
 		n += p.revoke(now, t, by, "revoked with all others of "+string(owner))
 	}
