@@ -179,3 +179,6 @@ func (a *Assembler) Empty() bool {
 
 	return true
 }
+
+// Open reports whether a line of a stream has begun.
+func (a *Assembler) Open(s Stream) bool { return len(a.open[slot(s)].text) > 0 }

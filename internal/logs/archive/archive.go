@@ -146,6 +146,8 @@ func (b *Archive) Remove(ctx context.Context, l Log) (int64, error) {
 		return 0, nil
 	}
 
+	b.indexes.drop(l)
+
 	segments, err := b.segments(ctx, l)
 	if err != nil {
 		return 0, err

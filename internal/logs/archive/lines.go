@@ -84,6 +84,7 @@ func badCursor(s string) error {
 type Filter struct {
 	Stream string           // "" for all
 	Grep   *pattern.Pattern // nil for all
+	Errors bool             // only lines that look like errors
 	Since  time.Time        // only lines that began at or after it; zero for all
 	Until  time.Time        // only lines that began before it; zero for all
 	Budget *Budget          // for looking at lines; nil for no bound
@@ -100,7 +101,7 @@ func (f *Filter) lets(l *logs.Line) bool {
 
 	return (f.Stream == "" || l.Stream.String() == f.Stream) &&
 		(f.Since.IsZero() || !l.At.Before(f.Since)) && (f.Until.IsZero() || l.At.Before(f.Until)) &&
-		(f.Grep == nil || f.Grep.Match(text))
+		(!f.Errors || LooksLikeError(text)) && (f.Grep == nil || f.Grep.Match(text))
 }
 
 // lineCost is what a line costs beside its bytes.
@@ -263,16 +264,16 @@ func damaged(err error, log Log, at Mark) error {
 // Tail returns a cursor after which the last n lines of a rank that the filter
 // lets through follow. It looks back in growing steps. It fails if the filter's budget does not last.
 func (b *Archive) Tail(ctx context.Context, log Log, f *Filter, n int) (Mark, error) {
-	starts, err := b.frameStarts(ctx, log)
+	known, err := b.count(ctx, log, nil)
 	if err != nil {
 		return Mark{}, err
 	}
 
 	for back := 1; ; back *= 4 {
-		first := max(0, len(starts)-back)
+		first := max(0, len(known.places)-back)
 		var before []Mark
 
-		at := Mark{Offset: starts[first]}
+		at := Mark{Offset: known.places[first].offset}
 		for more := true; more; {
 			raw, err := b.Read(ctx, log, at.Offset, chunk)
 			if err != nil {
@@ -323,27 +324,4 @@ func errTailTooFar(n int) error {
 	return fault.New(fault.OverLimit, "search_too_long", "the last %s could not be found within the limits of one request",
 		humanize.Count(n, "matching line")).WithField("tail").
 		WithRemedy("search without a number of last lines, or with a simpler expression")
-}
-
-// frameStarts returns offsets at which frames begin, about a chunk apart. The first is 0.
-func (b *Archive) frameStarts(ctx context.Context, log Log) ([]int64, error) {
-	starts := []int64{0}
-	for {
-		at := starts[len(starts)-1]
-		raw, err := b.Read(ctx, log, at, chunk)
-		if err != nil || len(raw) < chunk {
-			return starts, err
-		}
-
-		dec := logs.NewDecoder(bytes.NewReader(raw))
-		for err == nil {
-			_, err = dec.Next()
-		}
-
-		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, fmt.Errorf("log of %s rank %d: %w", log.Run, log.Rank, err)
-		}
-
-		starts = append(starts, at+dec.Offset())
-	}
 }

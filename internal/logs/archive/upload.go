@@ -42,6 +42,7 @@ type Archive struct {
 	open    map[string]*logFile
 
 	unpacked unpackedCache
+	indexes  indexCache
 
 	formerMu sync.Mutex
 	former   *bool // whether there are segments of earlier versions; nil while that is not known
