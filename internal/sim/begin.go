@@ -30,24 +30,21 @@ func (s *simulation) loadState(b *Beginning, state *yardmaster.State) {
 		state.Nodes = append(state.Nodes, n)
 	}
 
+	state.Datasets = append(slices.Clone(state.Datasets), b.State.Datasets...)
 	state.Users = append(state.Users, b.State.Users...)
 	for _, u := range b.State.Users {
 		s.users[u.ID] = true
 	}
 
 	state.Jobs, state.Needs = slices.Clone(b.State.Jobs), b.State.Needs // the yard sorts them
-	state.LastJob, state.LastEvent = b.State.LastJob, b.State.LastEvent
+	state.LastJob, state.LastEvent, state.Seed = b.State.LastJob, b.State.LastEvent, b.State.Seed
 
 	for _, j := range b.State.Jobs {
 		if j.State.Final() {
 			continue
 		}
 
-		l := &jobRecord{job: b.Truth(j), id: j.ID, saved: j.Done}
-		l.share, l.program = workShare(l.job), l.job.program()
-		l.Outcome = Outcome{Job: l.job, ID: j.ID, Started: NotStarted, GPUSeconds: j.Served}
-		s.jobs[j.ID] = l
-		s.tally.submitted(s.now)
+		s.addJob(b.Truth(j), &j)
 	}
 
 	for _, run := range b.State.Runs {
@@ -61,6 +58,34 @@ func (s *simulation) loadState(b *Beginning, state *yardmaster.State) {
 	}
 
 	slices.SortFunc(state.Runs, func(a, b job.Run) int { return strings.Compare(string(a.ID), string(b.ID)) })
+}
+
+// meet adds jobs that people have submitted to the server whose nodes are modelled.
+func (s *simulation) meet(jobs []job.Job) {
+	if _, live := s.yard.(*remote); !live {
+		return
+	}
+
+	for i := range jobs {
+		if _, known := s.jobs[jobs[i].ID]; !known && !jobs[i].State.Final() {
+			s.addJob(s.cfg.Begin.Truth(jobs[i]), &jobs[i])
+		}
+	}
+}
+
+// addJob adds a job that somebody else has submitted.
+func (s *simulation) addJob(truth *Job, j *job.Job) {
+	l := &jobRecord{job: truth, id: j.ID, saved: j.Done, share: workShare(truth), program: truth.program()}
+	l.Outcome = Outcome{Job: truth, ID: j.ID, Started: NotStarted, GPUSeconds: j.Served}
+
+	if s.cfg.Begin.Progress != nil {
+		if done, _, known := s.cfg.Begin.Progress(j.ID); known {
+			l.saved = done
+		}
+	}
+
+	s.jobs[j.ID] = l
+	s.tally.submitted(s.now)
 }
 
 // ordersOf returns the orders that are open for a run.
@@ -118,6 +143,7 @@ func (s *simulation) resumeRuns(state *yardmaster.State) {
 		default:
 			s.resume(m, run.Started.Sub(s.epoch), s.now)
 			s.schedule(m)
+			s.watch(m)
 		}
 
 		if run.Stop != job.StopNone {
@@ -162,6 +188,13 @@ func (s *simulation) resume(m *model, began, until time.Duration) {
 
 	m.pace = s.paceOf(m)
 	m.life.last = m
+
+	if s.cfg.Begin.Progress != nil {
+		if _, at, known := s.cfg.Begin.Progress(m.life.id); known {
+			m.since = max(m.since, at.Sub(s.epoch))
+		}
+	}
+
 	m.advanceTo(until)
 }
 

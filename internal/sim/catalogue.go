@@ -13,7 +13,7 @@ const savesAfter = 10 * time.Minute
 // catalogue lets the yard know the first checkpoint of a run. It stands for all later ones: policies go by its size.
 func (s *simulation) catalogue(m *model) {
 	c := m.life.job.Spec.Checkpoint
-	if c == nil || s.cfg.CheckpointsStay || s.cfg.Cloud == nil && s.cfg.Network == nil {
+	if c == nil || s.cfg.Watch != nil || s.cfg.CheckpointsStay || s.cfg.Cloud == nil && s.cfg.Network == nil {
 		return
 	}
 

@@ -7,6 +7,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/job"
 	"trainyard/internal/money"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -18,6 +19,8 @@ type Cloud struct {
 	Offers   []fleet.Offer
 	Refusals []Refusal
 	Reclaims []Reclaim
+	// Describe adds to the inventory of a machine what its offer does not say; nil for nothing.
+	Describe func(*fleet.Inventory)
 }
 
 // Reclaim is a spot node that the provider reclaims: the oldest of those of which it has not given notice before.
@@ -74,8 +77,17 @@ func (s *simulation) provision(l fleet.Lease) {
 		)
 	})
 
+	s.boot(l)
+}
+
+// boot lets a machine that the provider has granted boot and join.
+func (s *simulation) boot(l fleet.Lease) {
 	n := *l.Offer.Node()
 	n.ID, n.Lease = id.Node("cloud-"+string(l.ID)), l.ID
+	if s.cfg.Cloud.Describe != nil {
+		s.cfg.Cloud.Describe(&n.Inventory)
+	}
+
 	h := &host{node: n, meter: newLeaseMeter(&l.Offer, s.now)}
 	s.machines[l.ID] = h
 	s.at(s.now+time.Duration(l.Offer.Boot), func(s *simulation) {
@@ -178,6 +190,7 @@ func (s *simulation) loseSpot(lease id.Lease, found *host) {
 			m.lose()
 			m.halted, m.broken = true, true
 			m.gen++
+			s.show(m, Watched{Ended: true, Cause: job.CauseNodeLost})
 		}
 
 		s.keep(m)

@@ -18,7 +18,9 @@ func Begin(cfg Config) (*Simulation, error) {
 }
 
 // Yard returns the yard.
-func (s *Simulation) Yard() *yardmaster.Yard { return s.s.yard }
+func (s *Simulation) Yard() *yardmaster.Yard {
+	return s.s.yard.(*yardmaster.Yard) //nolint:forcetypeassert // a simulation has its own
+}
 
 // Now returns the virtual time.
 func (s *Simulation) Now() time.Time { return s.s.time() }

@@ -10,8 +10,8 @@ import (
 // firstForecast is how long a run works before its first forecast.
 const firstForecast = time.Minute
 
-// watch lets forecasts of a run be made as long as it runs.
-func (s *simulation) watch(m *model) {
+// forecastFrom lets forecasts of a run be made as long as it runs.
+func (s *simulation) forecastFrom(m *model) {
 	if s.cfg.Forecast == nil || s.cfg.ForecastEvery <= 0 {
 		return
 	}

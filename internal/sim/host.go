@@ -102,6 +102,7 @@ func (s *simulation) interrupt(h *host) {
 			m.lose()
 			m.halted, m.broken = true, true
 			m.gen++
+			s.show(m, Watched{Ended: true, Cause: job.CausePreempted})
 		}
 
 		rank := slices.Index(m.hosts, h)
@@ -131,6 +132,7 @@ func (s *simulation) crash(h *host) {
 			s.keep(m)
 			m.halted, m.broken = true, true
 			m.gen++
+			s.show(m, Watched{Ended: true, Cause: job.CauseNodeLost})
 		}
 	}
 

@@ -42,6 +42,7 @@ type model struct {
 	share       []money.Amount // of what its hosts cost when it came, by rank
 	watts       []float64
 	loan        loan
+	saves       int // requests to save a checkpoint that it has had
 }
 
 // truth is how fast a job really is at its present progress, nil if it only lasts.
@@ -112,6 +113,11 @@ func workShare(j *Job) float64 {
 
 // order does what the yard orders a node to do for one rank.
 func (s *simulation) order(o *yardmaster.Order) {
+	h := s.hosts[o.Node]
+	if h == nil {
+		return // it is no modelled node
+	}
+
 	m, known := s.runs[o.Run]
 	if !known {
 		l, alive := s.jobs[o.Job]
@@ -119,7 +125,9 @@ func (s *simulation) order(o *yardmaster.Order) {
 			return
 		}
 
-		m = &model{run: o.Run, uid: o.Launch.UID, life: l, ordered: s.now, lostWork: s.restore(l, o.Node)}
+		m = &model{
+			run: o.Run, uid: o.Launch.UID, life: l, ordered: s.now, lostWork: s.restore(l, o.Node), saves: o.Save,
+		}
 		m.did, m.ran = l.saved, l.ran
 		s.runs[o.Run] = m
 	}
@@ -132,12 +140,12 @@ func (s *simulation) order(o *yardmaster.Order) {
 		return
 	}
 
-	if o.Rank != len(m.allocations) { // a repeated order, or one to suspend it
+	if o.Rank != len(m.allocations) { // a repeated order, or one to suspend it or to save a checkpoint
 		s.suspend(m, o.Suspend)
+		s.requestSave(m, o.Save)
+
 		return
 	}
-
-	h := s.hosts[o.Node]
 
 	m.allocations = append(
 		m.allocations,
@@ -192,8 +200,9 @@ func (s *simulation) start(m *model) {
 
 	m.life.last = m
 	s.schedule(m)
-	s.watch(m)
+	s.forecastFrom(m)
 	s.catalogue(m)
+	s.watch(m)
 }
 
 // setRate sets how fast the run is from now on: as its program decides, or as it really is.
@@ -473,6 +482,8 @@ func (s *simulation) endRanks(m *model, r yardmaster.RankReport) {
 	m.halted = true
 	m.gen++
 	s.keep(m)
+	s.show(m, Watched{Ended: true, Cause: r.Cause})
+
 	if !m.broken || m.runs {
 		r.Progress = &job.Progress{Done: m.did}
 	}

@@ -21,8 +21,8 @@ type Network struct {
 	Disk    job.Bytes   // of a node: at which a program writes and reads its checkpoint; 0 for at once
 }
 
-// network is the same as the yard knows it.
-func (n *Network) network() dataset.Network {
+// Yard is the same as the yard knows it.
+func (n *Network) Yard() dataset.Network {
 	return dataset.Network{In: n.Inside, Across: n.Across, PerGB: n.Price}
 }
 

@@ -26,6 +26,10 @@ func Run(cfg Config) (*Result, error) {
 		return nil, err
 	}
 
+	if cfg.Begun != nil {
+		cfg.Begun(Hand{s})
+	}
+
 	if cfg.Begin != nil { // queued jobs may start at once
 		if err := s.pass(0); err != nil {
 			return nil, err
@@ -55,7 +59,7 @@ func Run(cfg Config) (*Result, error) {
 // simulation is a run of the simulator.
 type simulation struct {
 	cfg        Config
-	yard       *yardmaster.Yard
+	yard       core
 	now        time.Duration
 	epoch      time.Time
 	events     eventHeap
@@ -79,6 +83,17 @@ type simulation struct {
 	requested map[id.Lease]bool
 }
 
+// core is the yardmaster as a simulation uses it: its own, or that of a server.
+type core interface {
+	Step(now time.Time, m yardmaster.Message) (any, error)
+	TakeInto(b *yardmaster.Batch)
+	NextTimer() time.Time
+	PlanDue() bool
+	PlanAgain() bool
+	Round(now time.Time)
+	Lease(name id.Lease) *fleet.Lease
+}
+
 // jobRecord is a submitted job: its model and what it has done so far.
 type jobRecord struct {
 	job   *Job
@@ -95,7 +110,8 @@ type jobRecord struct {
 	Outcome
 }
 
-func newSimulation(cfg Config) (*simulation, error) {
+// newEmpty returns a simulation without a yard.
+func newEmpty(cfg Config) *simulation {
 	s := &simulation{
 		cfg:       cfg,
 		epoch:     Epoch(),
@@ -110,6 +126,14 @@ func newSimulation(cfg Config) (*simulation, error) {
 	if cfg.Begin != nil {
 		s.epoch = cfg.Begin.Now
 	}
+
+	s.tally = newTally(&s.cfg)
+
+	return s
+}
+
+func newSimulation(cfg Config) (*simulation, error) {
+	s := newEmpty(cfg)
 
 	if cfg.Cloud != nil {
 		if err := place.Refusal(cfg.Policy, place.Clouds); err != nil {
@@ -132,15 +156,15 @@ func newSimulation(cfg Config) (*simulation, error) {
 	}
 
 	if cfg.Network != nil {
-		yc.Network = cfg.Network.network()
+		yc.Network = cfg.Network.Yard()
 	}
 
 	if cfg.Yard != nil {
 		cfg.Yard(&yc)
 	}
 
-	s.yard = yardmaster.New(yc)
-	s.tally = newTally(&s.cfg)
+	yard := yardmaster.New(yc)
+	s.yard = yard
 
 	state := yardmaster.State{}
 	for _, class := range fleet.Classes() {
@@ -162,7 +186,7 @@ func newSimulation(cfg Config) (*simulation, error) {
 		s.loadState(cfg.Begin, &state)
 	}
 
-	s.yard.Load(s.epoch, state)
+	yard.Load(s.epoch, state)
 	s.resumeRuns(&state)
 
 	if err := s.nextJob(); err != nil {
@@ -355,7 +379,12 @@ func (s *simulation) happen() error {
 func (s *simulation) step(m yardmaster.Message) any {
 	s.tally.messages++
 	reply, err := s.yard.Step(s.time(), m)
-	if err != nil && s.failed == nil {
+
+	switch {
+	case err == nil:
+	case s.cfg.OnRefusal != nil:
+		s.cfg.OnRefusal(err)
+	case s.failed == nil:
 		s.failed = fmt.Errorf("at %s: %w", s.now, err)
 	}
 
@@ -381,8 +410,13 @@ func (s *simulation) submit(j *Job) error {
 
 	s.addUser(owner)
 
+	var m yardmaster.Message = yardmaster.Submit{Owner: owner, Jobs: []yardmaster.NewJob{{Spec: j.Spec}}}
+	if s.cfg.Origin != nil {
+		m = yardmaster.From{Message: m, Origin: s.cfg.Origin(j)}
+	}
+
 	s.tally.messages++
-	reply, err := s.yard.Step(s.time(), yardmaster.Submit{Owner: owner, Jobs: []yardmaster.NewJob{{Spec: j.Spec}}})
+	reply, err := s.yard.Step(s.time(), m)
 	if err != nil {
 		return s.refused(j, err)
 	}
@@ -407,6 +441,11 @@ func (s *simulation) submit(j *Job) error {
 // refused takes note of a job that the yard does not take. Only one that no node
 // could ever run is part of a scenario; any other refusal is a mistake in it.
 func (s *simulation) refused(j *Job, err error) error {
+	if s.cfg.OnRefusal != nil {
+		s.cfg.OnRefusal(fmt.Errorf("job %s: %w", j.Name, err))
+		return nil
+	}
+
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Code != "nothing_fits" && f.Code != "place_conflict" {
 		return fmt.Errorf("job %s at %s: %w", j.Name, j.At, err)
@@ -425,7 +464,15 @@ func (s *simulation) refused(j *Job, err error) error {
 // carry does what the yard ordered and takes note of what it decided.
 func (s *simulation) carry() {
 	b := &s.batch
+	if s.cfg.OnBatch != nil {
+		b = &yardmaster.Batch{} // it may be kept
+	}
+
 	s.yard.TakeInto(b)
+
+	if s.cfg.OnBatch != nil && !b.Empty() {
+		s.cfg.OnBatch(b)
+	}
 
 	if s.cfg.Log != nil {
 		s.write(b.Events)
@@ -436,6 +483,8 @@ func (s *simulation) carry() {
 	if s.cfg.OnLedger != nil && !b.Ledger.Empty() {
 		s.cfg.OnLedger(&b.Ledger)
 	}
+
+	s.meet(b.Jobs)
 
 	for i := range b.Orders {
 		s.order(&b.Orders[i])

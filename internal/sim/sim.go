@@ -166,6 +166,19 @@ type Config struct {
 	// OnLedger is called with what the yard's own ledger records, if Yard sets that the use of nodes
 	// is metered; it may be nil.
 	OnLedger func(*ledger.Changes)
+	// OnBatch is called with all that the yard wants to be stored, in order; it may keep the batch. It may be nil.
+	OnBatch func(*yardmaster.Batch)
+	// Begun is called when the simulation begins, so that it can let people and machines do things; it may be nil.
+	Begun func(Hand)
+	// Watch is called when a run has begun to work, every WatchEvery after that, when the yard asks it to save a
+	// checkpoint, and when it ends. The watcher enters the checkpoints of runs in the catalogue; without one the
+	// simulator does.
+	Watch      func(Hand, *Watched)
+	WatchEvery time.Duration
+	// Origin says from where the owner of a job submits it; nil if that is not recorded.
+	Origin func(*Job) yardmaster.Origin
+	// OnRefusal is called with the yard's refusal of a message, and the simulation goes on; nil if it is to end with that.
+	OnRefusal func(error)
 	// OnStep is called after each batch of events with the virtual time and the number of
 	// ended jobs; it may be nil.
 	OnStep func(now time.Duration, ended int)
@@ -215,4 +228,6 @@ type Beginning struct {
 	// Truth says what a job of it is really like. Its time of submission is that of
 	// the job itself, before the beginning.
 	Truth func(job.Job) *Job
+	// Progress says how much work a running job of it had done at some time; nil if that is known from its runs alone.
+	Progress func(id.Job) (done float64, at time.Time, known bool)
 }

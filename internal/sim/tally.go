@@ -19,7 +19,7 @@ type Result struct {
 	Completion, Waiting                 Summary
 	Slowdown                            float64 // mean bounded slowdown: completion over run time, of at least ten seconds
 	Makespan                            time.Duration
-	Utilisation                         float64 // GPU-time in use of the GPU-time there was until the last end
+	Utilisation                         float64 // GPU-time in use of the GPU-time there was until the last end or use
 	Energy, IdleEnergy                  float64 // kWh of nodes in use, and of unused ones
 	Money, IdleMoney, LateMoney         float64
 	TransferMoney                       float64 // part of Money: for what went between own machines and the cloud
@@ -88,6 +88,7 @@ type tally struct {
 	usedTime       float64
 	availableAtEnd float64 // at the last end
 	usedAtEnd      float64
+	availableInUse float64 // when a GPU was last in use
 	series         series
 }
 
@@ -106,6 +107,10 @@ func (t *tally) pass(now time.Duration) {
 
 	t.availableTime += d * float64(t.available)
 	t.usedTime += d * float64(t.used)
+	if t.used > 0 {
+		t.availableInUse = t.availableTime
+	}
+
 	t.series.add(t.since, now, t.used, t.available)
 	t.since = now
 }
@@ -276,8 +281,8 @@ func (t *tally) result(policy string, now time.Duration, left int) *Result {
 	r.Makespan = max(t.last-max(t.first, 0), 0)
 
 	there, used := t.availableAtEnd, t.usedAtEnd
-	if left > 0 {
-		there, used = t.availableTime, t.usedTime
+	if left > 0 { // some may have run after the last end; that others wait for ever, as paused ones do, is not idle time
+		there, used = t.availableInUse, t.usedTime
 	}
 
 	if there > 0 {

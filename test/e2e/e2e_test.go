@@ -8,7 +8,7 @@
 // copies_test.go copies the data directory of an agent,
 // outage_test.go takes the server away, ship_test.go ships working directories, s3_test.go keeps blobs in a bucket,
 // restore_test.go puts older copies of the database back, config_test.go gives
-// settings, up_test.go starts a whole yard by one command,
+// settings, up_test.go starts a whole yard by one command, demo_test.go a simulated one,
 // simulate_test.go asks what would happen and why something did, hybrid*_test.go provisions
 // machines, checks their costs and runs the demo, forecast_test.go holds forecasts of real
 // trainings against what happened, forecast_life_test.go follows their curves over faults,

@@ -60,6 +60,9 @@ func Before(ctx context.Context, s Source, j id.Job, epoch int, opts Options) (*
 	if err := r.users(ctx); err != nil {
 		return nil, err
 	}
+	if err := r.datasets(ctx); err != nil {
+		return nil, err
+	}
 
 	p.noteGaps()
 	r.finish()
@@ -480,5 +483,5 @@ func (p *past) noteGaps() {
 		p.gap("usage at that time is not recorded: fair share is based on usage until now")
 	}
 
-	p.gap("node prices and GPU use by programs outside the yard are those of today")
+	p.gap("node prices, datasets and GPU use by programs outside the yard are those of today")
 }

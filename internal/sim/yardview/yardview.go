@@ -19,6 +19,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/clock"
+	"trainyard/internal/dataset"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
@@ -35,6 +36,7 @@ type Source interface {
 	Jobs(ctx context.Context, f api.JobFilter) (api.JobPage, error)
 	Job(ctx context.Context, j id.Job) (api.JobDetail, error)
 	Users(ctx context.Context, p api.Page) (api.UserPage, error)
+	Datasets(ctx context.Context, p api.Page) (api.DatasetPage, error)
 	Events(ctx context.Context, f api.EventFilter) (api.EventPage, error)
 }
 
@@ -45,6 +47,8 @@ type Options struct {
 	// Progress is called with how many jobs have been read, of how many; nil if nobody
 	// wants to know.
 	Progress func(done, total int)
+	// MaxJobs is how many jobs may be read; a yard with more is refused. 0 for no limit.
+	MaxJobs int
 }
 
 // View is a yard as far as it could be seen.
@@ -92,6 +96,10 @@ func Live(ctx context.Context, s Source, opts Options) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
+	if opts.MaxJobs > 0 && len(jobs) > opts.MaxJobs {
+		return nil, fault.New(fault.OverLimit, "too_many_jobs", "the yard has %d running and queued jobs; at most %d can "+
+			"be simulated here", len(jobs), opts.MaxJobs).WithRemedy("use trainyard simulate --from-yard")
+	}
 
 	details, err := r.details(ctx, jobs)
 	if err != nil {
@@ -124,6 +132,9 @@ func Live(ctx context.Context, s Source, opts Options) (*View, error) {
 		return nil, err
 	}
 	if err := r.users(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.datasets(ctx); err != nil {
 		return nil, err
 	}
 
@@ -551,6 +562,33 @@ func (r *reader) needs(ctx context.Context) error {
 	}
 
 	return nil
+}
+
+// datasets reads what jobs may need, and where it is: a job whose dataset is not registered never starts.
+func (r *reader) datasets(ctx context.Context) error {
+	for page := (api.Page{Limit: pageSize}); ; {
+		p, err := r.Source.Datasets(ctx, page)
+		if err != nil {
+			return err
+		}
+
+		for _, d := range p.Datasets {
+			set := dataset.Dataset{
+				ID: d.ID, Size: d.Size, Rule: cmp.Or(d.Effective, d.Place), Owner: d.Owner, Source: d.Source, Readers: d.Readers,
+				Created: d.Created,
+			}
+			for _, c := range d.Copies {
+				set.Copies = append(set.Copies, dataset.Copy{Node: c.Node, Pool: c.Pool, At: c.At, Path: c.Path, Since: d.Created})
+			}
+
+			r.view.State.Datasets = append(r.view.State.Datasets, set)
+		}
+
+		page.Cursor = p.Next
+		if p.Next == "" {
+			return nil
+		}
+	}
 }
 
 // users reads the usage of all users, on which fair share is based.

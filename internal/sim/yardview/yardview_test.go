@@ -31,6 +31,7 @@ type fake struct {
 	nodes  []api.Node
 	jobs   []api.JobDetail // oldest first
 	events []api.Event
+	data   []api.Dataset
 }
 
 func (f *fake) Info(context.Context) (api.Info, error) {
@@ -78,6 +79,11 @@ func (f *fake) Job(_ context.Context, j id.Job) (api.JobDetail, error) {
 	}
 
 	return api.JobDetail{}, fault.New(fault.NotFound, "job_not_found", "there is no job %s", j)
+}
+
+func (f *fake) Datasets(_ context.Context, p api.Page) (api.DatasetPage, error) {
+	part, next := page(f.data, p.Cursor)
+	return api.DatasetPage{Datasets: part, Next: next}, nil
 }
 
 func (f *fake) Users(context.Context, api.Page) (api.UserPage, error) {
@@ -477,4 +483,64 @@ func (f *impatient) Job(ctx context.Context, j id.Job) (api.JobDetail, error) {
 	}
 
 	return f.fake.Job(ctx, j)
+}
+
+func TestForecastsSayHowLongJobsTake(t *testing.T) {
+	t.Parallel()
+
+	forecast := func(made int, basis job.Basis, low, mid, high time.Duration) *api.Forecast {
+		return api.NewForecast(&job.Forecast{At: at(made), Basis: basis, Remaining: job.Band{
+			Low: low.Seconds(), Mid: mid.Seconds(), High: high.Seconds(),
+		}})
+	}
+
+	f := &fake{role: tenant.Admin, nodes: []api.Node{node("a", 8, "j1", "j1")}, jobs: []api.JobDetail{
+		detail("j1", "ada", job.Running, 0, twoGPUs+`,"expect":"9h"`, run("j1", 1, 0, nil, "a", 0, 1)),
+		detail("j2", "ada", job.Pending, 1, twoGPUs+`,"expect":"2h"`),
+		detail("j3", "ada", job.Pending, 1, twoGPUs),
+	}}
+	f.jobs[0].Forecast = forecast(50, job.BasisCurve, time.Hour, 2*time.Hour, 4*time.Hour) // ten minutes ago
+	f.jobs[1].Forecast = forecast(60, job.BasisExpect, time.Hour, 2*time.Hour, 6*time.Hour)
+	f.jobs[2].Forecast = forecast(60, job.BasisHistory, time.Hour, 3*time.Hour, 4*time.Hour)
+
+	v, err := yardview.Live(t.Context(), f, yardview.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	l := yardview.NewLengths(v, 0)
+
+	const up = 1.2816 // the upper end of an 80 % interval
+
+	for i, w := range []struct {
+		basis         yardview.Basis
+		lasts, longer time.Duration
+	}{
+		// It has run for an hour; what is left is 1h50m, or twice that.
+		{yardview.BasisForecast, 2*time.Hour + 50*time.Minute, time.Hour + 220*time.Minute},
+		{yardview.BasisExpect, 2 * time.Hour, 6 * time.Hour},
+		{yardview.BasisForecast, 3 * time.Hour, 4 * time.Hour},
+	} {
+		j := v.State.Jobs[i]
+
+		mid, long := l.Truth(j).Duration.Round(time.Second), l.Drawn(j, up).Duration.Round(time.Second)
+		if l.Basis(j.ID) != w.basis || mid != w.lasts || long != w.longer {
+			t.Errorf("%s: %s or %s by %s; want %s or %s by %s", j.ID, mid, long, l.Basis(j.ID), w.lasts, w.longer, w.basis)
+		}
+	}
+}
+
+func TestAYardWithTooManyJobsIsNotRead(t *testing.T) {
+	t.Parallel()
+
+	f := &fake{role: tenant.Admin, jobs: []api.JobDetail{
+		detail("j1", "ada", job.Pending, 1, twoGPUs), detail("j2", "ada", job.Pending, 2, twoGPUs),
+	}}
+
+	if _, err := yardview.Live(t.Context(), f, yardview.Options{MaxJobs: 1}); fault.KindOf(err) != fault.OverLimit {
+		t.Errorf("reading 2 jobs of at most 1: %v", err)
+	}
+	if _, err := yardview.Live(t.Context(), f, yardview.Options{MaxJobs: 2}); err != nil {
+		t.Errorf("reading 2 jobs of at most 2: %v", err)
+	}
 }

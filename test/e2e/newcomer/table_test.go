@@ -59,7 +59,7 @@ func testNames(t *testing.T) map[string]bool {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (d.Name() == "build" || strings.HasPrefix(d.Name(), ".") && path != root):
+		case d.IsDir() && (d.Name() == "build" || d.Name() == "node_modules" || strings.HasPrefix(d.Name(), ".") && path != root):
 			return filepath.SkipDir
 		case d.IsDir() || !strings.HasSuffix(path, "_test.go"):
 			return nil
