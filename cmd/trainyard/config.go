@@ -45,7 +45,9 @@ func (s *setting) variable() string { return "TRAINYARD_" + strings.ToUpper(s.ke
 // config is the configuration of server and agent.
 type config struct {
 	single       bool // server and agent are one process, of one person
+	demo         bool // the yard is simulated; not a setting
 	data         string
+	dataGiven    bool // it is not the folder of the user that is used otherwise
 	listen       string
 	hosts        []string
 	advertise    string
@@ -546,7 +548,8 @@ func readConfig(cmd *cobra.Command, env cli.Env, settings []setting) (*config, e
 			WithField("--keep-workdirs, --keep-checkpoints, --max-checkpoints, --keep-output-files"))
 	}
 
-	if c.data == "" {
+	c.dataGiven = c.data != ""
+	if !c.dataGiven {
 		c.data, err = dataFolder(env)
 		if err != nil {
 			return nil, err

@@ -73,7 +73,7 @@ var isolationSettings = []setting{
 		"max-kept-runs",
 		"20GB",
 		"how much room kept working directories may take; the oldest are removed first, and also when less than a tenth " +
-			"of the disk is free",
+			"of the disk, and less than 10GB, is free",
 		size(func(c *config) *int64 { return &c.maxKept }),
 	},
 }

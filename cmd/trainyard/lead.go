@@ -34,6 +34,7 @@ import (
 	"trainyard/internal/server/leadership"
 	"trainyard/internal/server/metrics"
 	"trainyard/internal/server/standby"
+	"trainyard/internal/sim/demo"
 	"trainyard/internal/store"
 	"trainyard/internal/tenant"
 	"trainyard/internal/vault"
@@ -139,7 +140,7 @@ func (r *running) govern(ctx context.Context, term *leadership.Term) error {
 // lead loads the yard and runs it until ctx ends or the term does.
 func (r *running) lead(parent context.Context, term *leadership.Term) (err error) {
 	ctx, cancel := context.WithCancelCause(parent)
-	ended := make(chan error, 5)
+	ended := make(chan error, 6)
 	tasks := 0
 	start := func(task func(context.Context) error) {
 		tasks++
@@ -192,6 +193,14 @@ func (r *running) lead(parent context.Context, term *leadership.Term) (err error
 		start(func(ctx context.Context) error {
 			y.runner.Run(ctx)
 			return nil
+		})
+	}
+
+	if y.demo != nil {
+		start(func(ctx context.Context) error {
+			return y.demo.Run(ctx, demo.Server{
+				Intake: y.server, Do: y.loop.Do, Store: r.store, Logs: y.logs, Clock: r.clock, Log: r.log,
+			})
 		})
 	}
 
@@ -251,6 +260,8 @@ type yard struct {
 	loop   *server.Loop
 	runner *reconcile.Runner // calls the providers; nil if nothing can be provisioned
 	blobs  *collector.Collector
+	logs   *archive.Archive
+	demo   *demo.Live // models its nodes; nil if they are real
 
 	users, jobs, nodes int
 }
@@ -287,7 +298,12 @@ func (r *running) takeLead(ctx context.Context, term *leadership.Term) (*yard, e
 	}
 
 	box := r.openVault(ctx, state.Secrets)
-	out := &yard{users: len(state.Users), jobs: len(state.Jobs), nodes: len(state.Nodes)}
+	out := &yard{users: len(state.Users), jobs: len(state.Jobs), nodes: len(state.Nodes), logs: logs}
+	if r.config.demo {
+		demo.Configure(&cfg)
+		out.demo = demo.NewLive(&state)
+	}
+
 	core := yardmaster.New(cfg)
 	directory := auth.NewDirectory()
 	directory.Set(state.Users, state.Tokens, state.Members)
@@ -314,6 +330,10 @@ func (r *running) takeLead(ctx context.Context, term *leadership.Term) (*yard, e
 			if out.runner != nil {
 				out.runner.Take(b.Leases)
 			}
+
+			if out.demo != nil {
+				out.demo.Follow(b)
+			}
 		},
 	}
 
@@ -332,6 +352,7 @@ func (r *running) takeLead(ctx context.Context, term *leadership.Term) (*yard, e
 		Clock: r.clock, Log: r.log,
 	})
 
+	known := policies()
 	out.server = server.New(server.Config{
 		Version: version, PolicyName: r.config.policy, StoreKind: r.kind, DataDir: r.config.data,
 		Contact: r.config.contact(), NodeCertTTL: 30 * 24 * time.Hour,
@@ -340,12 +361,13 @@ func (r *running) takeLead(ctx context.Context, term *leadership.Term) (*yard, e
 		MaxUploaded: r.config.maxUploaded, AllUploaded: r.config.allUploaded,
 		HideMetrics: r.config.metricsListen != "",
 		Limits:      r.config.limits, Standby: r.shared(), HasShared: len(r.config.sharedFS) > 0,
-		Personal: r.config.personal, Notify: r.in.notify,
+		Personal: r.config.personal, Notify: r.in.notify, Demo: r.config.demo,
 	}, server.Deps{
 		Loop: out.loop, Store: r.store, Blobs: guard.Store(), Logbook: logs, Assignments: hub,
 		CA: r.folders.ca, Directory: directory, Feed: events, Clock: r.clock, Log: r.log,
-		Registry: newRegistry(1), Metrics: figures, Servers: r.members.Addresses, Stock: out.blobs.Stock,
-		Vault: box,
+		Registry: newRegistry(1), Metrics: figures, Servers: r.members.Addresses,
+		Address: r.members.Self.Address, Stock: out.blobs.Stock,
+		Vault: box, Portal: r.pages, Codes: r.codes, Policies: known, WhatIf: r.simulator(known),
 	}, start)
 
 	return out, nil

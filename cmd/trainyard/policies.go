@@ -4,9 +4,12 @@ import (
 	"context"
 	"time"
 
+	"trainyard/internal/api"
 	"trainyard/internal/place"
 	"trainyard/internal/place/catalogue"
 	"trainyard/internal/place/lp"
+	"trainyard/internal/server"
+	"trainyard/internal/sim/ahead"
 	"trainyard/internal/solver"
 )
 
@@ -25,4 +28,16 @@ func installedSolver() lp.Solve {
 	}
 
 	return func(m *lp.Model) (*lp.Solution, error) { return p.Solve(context.Background(), m, solveFor) }
+}
+
+// simulateFor is how long the simulations of a what-if question may take.
+const simulateFor = 20 * time.Second
+
+// simulator answers what-if questions about the yard.
+func (r *running) simulator(known place.Registry) server.WhatIf {
+	yard := &ahead.Yard{Policies: known, Tariff: r.in.tariff, Patience: simulateFor, Clock: r.clock}
+
+	return func(ctx context.Context, reader *server.Reader, q *api.WhatIfRequest) (*api.WhatIf, error) {
+		return yard.Ask(ctx, reader, q)
+	}
 }

@@ -37,6 +37,7 @@ import (
 	"trainyard/internal/server/httpapi"
 	"trainyard/internal/server/leadership"
 	"trainyard/internal/server/notifier"
+	"trainyard/internal/server/portal"
 	"trainyard/internal/server/standby"
 	"trainyard/internal/store"
 	sqlstore "trainyard/internal/store/sql"
@@ -61,6 +62,10 @@ the file bootstrap-token of the data folder, which only the server's user can re
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := readConfig(cmd, env, settings)
 			if err != nil {
+				return err
+			}
+
+			if err := c.checkFolder(); err != nil {
 				return err
 			}
 
@@ -124,6 +129,9 @@ type running struct {
 	standby    *standby.Server // what it answers while it does not lead
 	cancel     context.CancelFunc
 	background sync.WaitGroup
+	pages      *portal.Portal
+	hasPortal  bool
+	codes      *server.Codes // of links that sign in to the portal
 
 	stopMetrics func() error
 	failed      chan error // gets why it ended by itself
@@ -144,6 +152,12 @@ func startServer(ctx context.Context, c *config, log *slog.Logger) (_ *running, 
 	r := &running{
 		config: c, in: in, clock: clock.NewSteady(), log: log,
 		failed: make(chan error, 2), leads: make(chan struct{}),
+	}
+
+	r.codes = server.NewCodes(r.clock)
+	r.pages, r.hasPortal, err = openPortal()
+	if err != nil {
+		return nil, err
 	}
 
 	r.folders, err = openFolders(ctx, c, r.clock, log)
@@ -464,7 +478,7 @@ func storeKind(url string) string {
 // storeURL is where the store is, with the password if that is in a file.
 func (c *config) storeURL() (string, error) {
 	if c.storePasswordFile == "" {
-		return cmp.Or(c.store, filepath.Join(c.data, "yard.db")), nil
+		return cmp.Or(c.store, filepath.Join(c.data, storeFile)), nil
 	}
 
 	to, err := url.Parse(c.store)

@@ -31,6 +31,7 @@ import (
 func upCommand(env cli.Env) *cobra.Command {
 	settings := append(append(append([]setting{dataSetting}, serverSettings...), agentSettings...), logSettings...)
 	var submit string
+	demo := false
 	cmd := &cobra.Command{
 		Use:     "up",
 		Short:   "Start a complete yard on this machine",
@@ -42,8 +43,13 @@ once.
 Jobs run under your own account, so the yard is for you alone: other users are refused, unless it is
 started as root with --isolation users, or with --mix-users yes.
 
+With --demo the yard is simulated: people, nodes, prices and a month of jobs are made up when it is first started, and
+its nodes only pretend to run jobs. It has a data folder of its own and is labelled as a demo wherever it is shown.
+
 Ctrl-C stops the yard: running jobs are stopped with their grace period and restart at the next up.`,
-		Example: "  trainyard up\n  trainyard up --fake-gpus 4xA100:80GB\n  trainyard up --submit examples/digits/job.yaml",
+		Example: "  trainyard up\n  trainyard up --fake-gpus 4xA100:80GB\n" +
+			"  trainyard up --submit examples/digits/job.yaml\n" +
+			"  trainyard up --demo",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := readConfig(cmd, env, settings)
 			if err != nil {
@@ -51,12 +57,21 @@ Ctrl-C stops the yard: running jobs are stopped with their grace period and rest
 			}
 
 			c.single = true
+			if demo {
+				return upDemo(cmd.Context(), c, env, submit)
+			}
+
+			if err := c.checkFolder(); err != nil {
+				return err
+			}
 
 			return up(cmd.Context(), c, env, submit)
 		},
 	}
 
 	register(cmd, settings)
+	cmd.Flags().BoolVar(&demo, "demo", false,
+		"start a simulated yard with a month of work in it, in a data folder of its own")
 	cmd.Flags().StringVar(&submit, "submit", "", "submit this job file at once and follow it")
 
 	return cmd
@@ -104,7 +119,15 @@ func up(ctx context.Context, c *config, env cli.Env, submit string) error {
 	say(env.Stderr, "The yard is up at %s\n", s.url)
 	s.warnOfOthers(ctx, env)
 	say(env.Stderr, "  data  %s\n  log   %s\n", c.data, filepath.Join(c.data, "yard.log"))
-	say(env.Stderr, "  node  %s\n\n", s.awaitNode(ctx, agentDone))
+	say(env.Stderr, "  node  %s\n", s.awaitNode(ctx, agentDone))
+
+	stopPortal, err := s.showPortal(ctx, userName(), func(format string, args ...any) { say(env.Stderr, format, args...) })
+	if err != nil {
+		stopAgent()
+		return errors.Join(err, <-agentDone, s.stop())
+	}
+
+	say(env.Stderr, "\n")
 
 	if submit != "" {
 		first := cli.New(env)
@@ -133,7 +156,7 @@ func up(ctx context.Context, c *config, env cli.Env, submit string) error {
 	// The agent first, so that its last reports and output are taken.
 	stopAgent()
 
-	return errors.Join(err, <-agentDone, s.stop())
+	return errors.Join(err, <-agentDone, stopPortal(), s.stop())
 }
 
 // joinPatience is how long up waits for the agent of its machine to join; looking at the hardware takes moments.
@@ -272,37 +295,41 @@ func localLogin(ctx context.Context, s *running, env cli.Env) error {
 		return err
 	}
 
-	name := userName()
+	file.Current = localContext
 
 	if known, ok := file.Get(localContext); ok && known.Server == s.url && s.knows(ctx, known) {
-		file.Current = localContext
 		return file.Save()
 	}
 
+	name := userName()
 	if _, err := s.current().Do(ctx, yardmaster.PutUser{User: name, Role: tenant.Admin, By: "yard"}); err != nil {
 		return fmt.Errorf("add user %s: %w", name, err)
 	}
 
-	secret, err := auth.Mint(tenant.AccessToken, rand.Reader, s.folders.ca.Hash())
+	return s.login(ctx, file, localContext, name)
+}
+
+// login makes an access token for a user and keeps it under a name for the command line.
+func (r *running) login(ctx context.Context, file *contexts.File, under string, name id.User) error {
+	secret, err := auth.Mint(tenant.AccessToken, rand.Reader, r.folders.ca.Hash())
 	if err != nil {
 		return err
 	}
 
-	if _, err := s.current().Do(
+	if _, err := r.current().Do(
 		ctx,
 		yardmaster.AddToken{
 			By: "yard",
 			Token: tenant.Token{ID: secret.ID, Kind: tenant.AccessToken, Owner: name, Hash: secret.Hash,
-				Scope: tenant.ScopeAdmin, Expires: s.clock.Now().Add(90 * 24 * time.Hour), Note: "made by up", Login: true},
+				Scope: tenant.ScopeAdmin, Expires: r.clock.Now().Add(90 * 24 * time.Hour), Note: "made by up", Login: true},
 		},
 	); err != nil {
 		return fmt.Errorf("make access token: %w", err)
 	}
 
 	file.Put(contexts.Context{
-		Name: localContext, Server: s.url, User: string(name), Token: secret.Text, CA: string(s.folders.ca.PEM()),
+		Name: under, Server: r.url, User: string(name), Token: secret.Text, CA: string(r.folders.ca.PEM()),
 	})
-	file.Current = localContext
 
 	return file.Save()
 }

@@ -183,6 +183,10 @@ func (a *Agent) report(ctx context.Context) (api.ReportReply, error) {
 	a.mu.Unlock()
 	r.Ranks, r.Data = a.addProgress(ranks, server), a.data.cache.Copies()
 	a.addUse(r.Ranks)
+
+	if a.machine != nil && len(a.fakeGPUs) == 0 {
+		r.GPUs = a.machine.Readings()
+	}
 	call, cancel := context.WithTimeout(ctx, a.memory.grant().ReportTimeout())
 	defer cancel()
 

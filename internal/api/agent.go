@@ -27,7 +27,8 @@ import (
 //	12 a launch may name the files that are kept when its rank has ended, and assignments may ask for files of a run
 //	13 the report of a rank may carry what it uses of its node
 //	14 the report of a rank may say that it has printed nothing; an upload of output may have its end with it
-const Capability = 14
+//	15 a report may carry what was read from the GPUs: use, power and temperature
+const Capability = 15
 
 // JoinRequest asks to become a node. It carries the join token's text and a
 // certificate request; the key never leaves the machine.
@@ -130,6 +131,8 @@ type Report struct {
 	// ForeignProcesses are those processes, as far as they can be seen, so that people
 	// can be told who is at work there.
 	ForeignProcesses []ForeignProcess `json:"foreign_processes,omitempty" maxItems:"1000"`
+	// GPUs is what was read from the GPUs at the newest look, in every report.
+	GPUs []fleet.GPUReading `json:"gpus,omitempty" maxItems:"256"`
 	// Data is all that the node has fetched and keeps, in every report: what is not in
 	// it is not there any more.
 	Data []job.DataCopy `json:"data,omitempty" maxItems:"10000"`

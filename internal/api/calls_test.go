@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/fault"
+	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/tenant"
 	"trainyard/test/fuzzing"
@@ -55,8 +56,28 @@ func TestEveryCallSaysWhatTheContractSays(t *testing.T) {
 				return err
 			},
 		},
+		{`GET /api/v1/curves?job=j1&job=j2&points=9 `, func(c *Client) error {
+			_, err := c.Curves(ctx, []id.Job{"j1", "j2"}, 9)
+			return err
+		}},
+		{`GET /api/v1/summary/hours `, func(c *Client) error {
+			_, err := c.UseHours(ctx)
+			return err
+		}},
+		{`GET /api/v1/jobs?order=oldest&sort=-cost `, func(c *Client) error {
+			_, err := c.Jobs(ctx, JobFilter{Oldest: true, Sort: "-cost"})
+			return err
+		}},
 		{`GET /api/v1/jobs `, func(c *Client) error {
 			_, err := c.Jobs(ctx, JobFilter{})
+			return err
+		}},
+		{`GET /api/v1/jobs/j1/file `, func(c *Client) error {
+			_, err := c.JobFile(ctx, "j1")
+			return err
+		}},
+		{`GET /api/v1/templates `, func(c *Client) error {
+			_, err := c.Templates(ctx)
 			return err
 		}},
 		{`GET /api/v1/jobs/..%2Fnodes `, func(c *Client) error {

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"trainyard/internal/fault"
@@ -27,6 +28,7 @@ type Client struct {
 	stream  *http.Client // without a limit on the whole answer
 	bulk    *http.Client // for chunks of checkpoints
 	servers servers
+	onDemo  func() // called once if the server says that its yard is simulated; nil if nobody wants to know
 }
 
 // NewClient returns a client for the server at base ("https://host:port").
@@ -58,6 +60,12 @@ func (c *Client) As(a *fleet.Agent) *Client {
 	c.agent = FormatAgent(a)
 	return c
 }
+
+// HeaderDemo is the header of all answers of a yard that is simulated.
+const HeaderDemo = "Trainyard-Demo"
+
+// OnDemo calls fn with the first answer of a yard that is simulated.
+func (c *Client) OnDemo(fn func()) { c.onDemo = sync.OnceFunc(fn) }
 
 // Base returns the server's address.
 func (c *Client) Base() string { return c.Servers()[0] }
@@ -157,6 +165,10 @@ func (c *Client) sendTo(
 
 		return nil, fault.New(fault.Unavailable, "unreachable", "cannot reach the server at %s: %v", base, rootCause(err)).
 			WithRemedy("is the server running, and is the address right?").WithCause(err)
+	}
+
+	if c.onDemo != nil && resp.Header.Get(HeaderDemo) != "" {
+		c.onDemo()
 	}
 
 	if resp.StatusCode < 300 {

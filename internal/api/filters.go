@@ -35,7 +35,9 @@ type JobFilter struct {
 	Name    string
 	Node    id.Node
 	Since   time.Time
-	Counts  bool // also count them by their status
+	Oldest  bool   // the oldest first
+	Sort    string // by name, cost or ended instead of by submission; with - the greatest first
+	Counts  bool   // also count them by their status
 	Page
 }
 
@@ -49,6 +51,11 @@ func (f JobFilter) query() url.Values {
 	set(q, "project", string(f.Project))
 	set(q, "name", f.Name)
 	set(q, "node", string(f.Node))
+	set(q, "sort", f.Sort)
+
+	if f.Oldest {
+		q.Set("order", "oldest")
+	}
 
 	if !f.Since.IsZero() {
 		q.Set("since", f.Since.UTC().Format(time.RFC3339))
@@ -67,6 +74,7 @@ type LogFilter struct {
 	Rank   *int
 	Stream string
 	Grep   string // a regular expression
+	Errors bool   // only lines that look like errors
 	Tail   int    // only the last so many lines
 	Since  time.Time
 	Until  time.Time
@@ -85,6 +93,11 @@ func (f LogFilter) query() url.Values {
 
 	set(q, "stream", f.Stream)
 	set(q, "grep", f.Grep)
+
+	if f.Errors {
+		q.Set("errors", "true")
+	}
+
 	setTime(q, "since", f.Since)
 	setTime(q, "until", f.Until)
 

@@ -70,6 +70,20 @@ type Curve struct {
 	Fit    *Fit          `json:"fit,omitempty" doc:"fitted curve; absent if no forecast is based on this metric"`
 }
 
+// CurveList has the main metric of several jobs. Jobs that were not found or have reported nothing are left out.
+type CurveList struct {
+	Curves []JobCurve `json:"curves"`
+}
+
+// JobCurve is the metric that says most about how far a job is: that of its target, that on which its forecast is
+// based, a loss, or else the first.
+type JobCurve struct {
+	Job    id.Job    `json:"job"`
+	Metric string    `json:"metric"`
+	Goal   *float64  `json:"goal,omitempty" doc:"target value, if the job's target is on this metric"`
+	Values []float64 `json:"values" doc:"values in the order of steps, downsampled; NaN and infinity are left out"`
+}
+
 // Fit is a curve through the points and beyond, with its interval.
 type Fit struct {
 	Step []float64 `json:"step"`
@@ -88,6 +102,51 @@ type ForecastRecord struct {
 	Methods   []MethodAccuracy `json:"methods"`
 	Model     *DurationModel   `json:"model,omitempty" doc:"duration model; absent if too few jobs have finished"`
 	NoModel   string           `json:"no_model,omitempty" doc:"why there is no duration model"`
+
+	Bases       []BasisAccuracy `json:"bases,omitempty" doc:"accuracy by what forecasts were based on"`
+	Trend       []TrendAccuracy `json:"trend,omitempty" doc:"accuracy over time, by the day or week in which jobs finished; the newest 60"`
+	Reliability []Reliability   `json:"reliability,omitempty" doc:"calibration: how often outcomes were at most what was said with a probability, each job judged by those that had finished before it"`
+	Worst       []WorstForecast `json:"worst,omitempty" doc:"largest errors among the newest 200 jobs, one of each job, at most 10; only jobs that the caller may read"`
+}
+
+// Quality is how good forecasts of some jobs were, all methods together.
+type Quality struct {
+	Median    float64 `json:"median" doc:"median relative error of the remaining time"`
+	P80       float64 `json:"p80"`
+	Count     int     `json:"count" doc:"number of forecasts"`
+	Covered   float64 `json:"covered" doc:"share of the 80% prediction intervals that contained the outcome"`
+	CoveredOf int     `json:"covered_of" doc:"number of intervals; guesses do not count"`
+}
+
+// BasisAccuracy is how good forecasts were that had the same basis.
+type BasisAccuracy struct {
+	Basis string `json:"basis" enum:"steps,like,alone,before" doc:"steps: the job declared its amount of work; like: similar jobs had finished; alone: only its own curve; before: no point had been reported"`
+	Quality
+}
+
+// TrendAccuracy is how good forecasts were of jobs that finished in a day or week.
+type TrendAccuracy struct {
+	Start time.Time `json:"start" doc:"beginning of the day or week, in UTC"`
+	Quality
+}
+
+// Reliability compares what was said with what came true.
+type Reliability struct {
+	Expected float64 `json:"expected" doc:"probability with which outcomes were said to be at most a value"`
+	Observed float64 `json:"observed" doc:"share of the outcomes that were"`
+	Count    int     `json:"count" doc:"number of forecasts"`
+}
+
+// WorstForecast is a forecast that was far off.
+type WorstForecast struct {
+	Job      id.Job    `json:"job"`
+	Name     string    `json:"name,omitempty"`
+	Owner    id.User   `json:"owner"`
+	Finished time.Time `json:"finished"`
+	Progress float64   `json:"progress" doc:"part of its work that was done when the forecast would have been made, 0 to 1"`
+	Basis    string    `json:"basis"`
+	Ratio    float64   `json:"ratio" doc:"time that was left, divided by the estimate of it: 2 means that it took twice as long as expected"`
+	Covered  *bool     `json:"covered,omitempty" doc:"whether it finished within its prediction interval; absent if that was a guess"`
 }
 
 // MethodAccuracy is how well one method has foretold, by how far jobs were.
@@ -144,6 +203,16 @@ func (c *Client) Curve(ctx context.Context, j id.Job, name string, points int) (
 		url.Values{"metric": {name}, "points": {strconv.Itoa(points)}}, nil, &out)
 
 	return out, err
+}
+
+// Curves returns the main metric of several jobs, each downsampled to at most the given number of points.
+func (c *Client) Curves(ctx context.Context, jobs []id.Job, points int) (CurveList, error) {
+	q := url.Values{"points": {strconv.Itoa(points)}}
+	for _, j := range jobs {
+		q.Add("job", string(j))
+	}
+
+	return get[CurveList](ctx, c, at("curves"), q)
 }
 
 // ForecastRecord returns how good forecasts have been.

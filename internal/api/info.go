@@ -14,6 +14,7 @@ type Info struct {
 	Store      string    `json:"store" enum:"sqlite,postgres"`
 	Started    time.Time `json:"started"`
 	Now        time.Time `json:"now"`
+	Demo       bool      `json:"demo,omitempty" doc:"whether the jobs, nodes and people of the yard are simulated, as trainyard up --demo makes them"`
 }
 
 // Info says what the server is. It needs no token.

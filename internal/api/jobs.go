@@ -100,7 +100,7 @@ type JobDetail struct {
 	Workdir string `json:"workdir,omitempty" doc:"digest of the manifest of its working directory, as submit takes it"`
 }
 
-// JobPage is one page of a list of jobs, newest first.
+// JobPage is one page of a list of jobs.
 type JobPage struct {
 	Jobs []Job  `json:"jobs"`
 	Next string `json:"next,omitempty" doc:"cursor of the next page; absent on the last page"`
@@ -150,8 +150,17 @@ type Why struct {
 	Holders  []Holder   `json:"holders,omitempty" doc:"jobs that hold the resources it needs; at most 20"`
 	Start    *time.Time `json:"start,omitempty" doc:"estimated start; absent if unknown"`
 	Remedies []string   `json:"remedies,omitempty" doc:"changes that would let it start or make room for it"`
+	// Changes are those of the remedies that the call edit-job can make.
+	Changes []Change `json:"changes,omitempty" doc:"remedies that are edits of the job"`
 
 	NotBefore *time.Time `json:"not_before,omitempty" doc:"time before which it does not start unless something changes"`
+}
+
+// Change is a remedy that is an edit of the job.
+type Change struct {
+	Text    string   `json:"text" doc:"remedy that it carries out"`
+	Set     []string `json:"set" doc:"changes as edit-job takes them"`
+	RoomNow bool     `json:"room_now,omitempty" doc:"nodes have room for the job then"`
 }
 
 // Holder is someone who holds what a job waits for.
@@ -175,7 +184,7 @@ func (c *Client) Submit(ctx context.Context, in SubmitRequest, key string) (Subm
 	return post[SubmitReply](ctx, c, at("jobs"), in, header...)
 }
 
-// Jobs returns one page of the jobs that the filter lets through, newest first.
+// Jobs returns one page of the jobs that the filter lets through, newest first unless the filter says otherwise.
 func (c *Client) Jobs(ctx context.Context, f JobFilter) (JobPage, error) {
 	return get[JobPage](ctx, c, at("jobs"), f.query())
 }

@@ -24,6 +24,14 @@ type Whoami struct {
 	Parent  id.Token     `json:"parent,omitempty" doc:"token with which the token ends; absent if it stands for itself"`
 	Leads   []id.Project `json:"leads,omitempty" doc:"projects that the user leads"`
 	Member  []id.Project `json:"member,omitempty" doc:"projects that the user is a member of"`
+	Demo    bool         `json:"demo,omitempty" doc:"whether the jobs, nodes and people of the yard are simulated"`
+}
+
+// SignInRequest begins a session of a browser: with an access token, or with the code of a link that trainyard up has
+// printed.
+type SignInRequest struct {
+	Token string `json:"token,omitempty" maxLength:"300" doc:"access token; the session ends with it"`
+	Code  string `json:"code,omitempty" maxLength:"80" doc:"code of a link; works once, on the machine of the server"`
 }
 
 // Login exchanges a bootstrap token for an access token.

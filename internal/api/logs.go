@@ -29,6 +29,9 @@ type LogLine struct {
 	Partial bool `json:"partial,omitempty"`
 	// Skipped marks a note of the yard instead of lines.
 	Skipped int64 `json:"skipped,omitempty" doc:"number of lines left out here, because the output was read more slowly than the job printed it; the text says so"`
+	// Number and Length come with lines that were asked for by their numbers.
+	Number int64 `json:"number,omitempty" doc:"number of the line in the output of its rank, from 1; a line longer than 64 KiB counts as several"`
+	Length int64 `json:"length,omitempty" doc:"bytes of the line, if the text was cut"`
 }
 
 // NewLogLine returns a line that a rank printed.
@@ -64,6 +67,55 @@ type LogPage struct {
 	Lines []LogLine `json:"lines"`
 	Next  string    `json:"next,omitempty" doc:"cursor to continue from, also after a page without lines; absent after the last line of a job that has ended"`
 	Ended bool      `json:"ended" doc:"whether the job has ended and this is its last page"`
+}
+
+// LogLines are lines of the output of a rank, with their numbers.
+type LogLines struct {
+	Lines   []LogLine `json:"lines"`
+	Next    int64     `json:"next,omitempty" doc:"value of from for the next page in this direction, also after a page without lines; absent at the end"`
+	Total   int64     `json:"total" doc:"number of lines counted"`
+	Size    int64     `json:"size" doc:"bytes of output that are there"`
+	Counted int64     `json:"counted" doc:"bytes of output whose lines are counted; if less than size, ask again to count on"`
+	Ended   bool      `json:"ended" doc:"whether no more output will come"`
+}
+
+// LogRange says which lines of a rank's output are wanted, by their numbers.
+type LogRange struct {
+	From     int64 // 0 for the first, -1 for the last
+	Backward bool  // the last ones before From instead
+	Limit    int
+	Grep     string
+	Errors   bool
+}
+
+func (r LogRange) query() url.Values {
+	q := url.Values{}
+
+	if r.From != 0 {
+		q.Set("from", strconv.FormatInt(r.From, 10))
+	}
+
+	if r.Backward {
+		q.Set("backward", "true")
+	}
+
+	if r.Limit > 0 {
+		q.Set("limit", strconv.Itoa(r.Limit))
+	}
+
+	set(q, "grep", r.Grep)
+
+	if r.Errors {
+		q.Set("errors", "true")
+	}
+
+	return q
+}
+
+// LogLines returns lines of the output of a rank by their numbers.
+func (c *Client) LogLines(ctx context.Context, run id.Run, rank int, r LogRange) (LogLines, error) {
+	j, _, _ := run.Split()
+	return get[LogLines](ctx, c, at("jobs", string(j), "logs", string(run), strconv.Itoa(rank), "lines"), r.query())
 }
 
 // Logs returns one page of a job's output.

@@ -71,6 +71,36 @@ type NodeRun struct {
 	Since time.Time `json:"since"`
 }
 
+// NodeRuns is what ran on a node in a period.
+type NodeRuns struct {
+	Runs []PastRun `json:"runs" doc:"runs that were on the node in the period, newest first"`
+	// Partial is set where the node had so many jobs that not all were looked at.
+	Partial bool `json:"partial,omitempty" doc:"only the newest jobs of the node were looked at"`
+}
+
+// PastRun is the part of a run on a node.
+type PastRun struct {
+	Run   id.Run     `json:"run"`
+	Job   id.Job     `json:"job"`
+	Name  string     `json:"name,omitempty" doc:"of the job; absent also if the caller may not read it"`
+	Owner id.User    `json:"owner"`
+	GPUs  []int      `json:"gpus,omitempty"`
+	Share float64    `json:"share,omitempty" doc:"of its one GPU, if it shared that with others"`
+	From  time.Time  `json:"from" doc:"when it was ordered"`
+	To    *time.Time `json:"to,omitempty" doc:"when it ended; absent if it has not"`
+	Cause job.Cause  `json:"cause,omitempty" doc:"why it ended"`
+}
+
+// NodeRuns returns the runs that were on a node since a time.
+func (c *Client) NodeRuns(ctx context.Context, n id.Node, since time.Time) (NodeRuns, error) {
+	query := url.Values{}
+	if !since.IsZero() {
+		query.Set("since", since.UTC().Format(time.RFC3339Nano))
+	}
+
+	return get[NodeRuns](ctx, c, at("nodes", string(n), "runs"), query)
+}
+
 // Price is what a node costs in an hour.
 type Price struct {
 	NodeCost   float64 `json:"node_cost_usd" doc:"cost per hour with all GPUs in use, without energy: the provider's price, or the purchase price spread over its life"`
@@ -107,6 +137,8 @@ type GPU struct {
 	Bandwidth float64 `json:"bandwidth_gbs,omitempty" doc:"memory bandwidth in GB/s"`
 	Watts     float64 `json:"power_limit_w,omitempty"`
 	Health    string  `json:"health,omitempty" doc:"health findings, past or present"`
+	// Use is absent if the agent is too old to say it, and for fake GPUs.
+	Use *fleet.GPUReading `json:"use,omitempty" doc:"newest reading: how busy it is, memory in use, power and temperature"`
 	// Foreign are processes outside the yard that use it.
 	Foreign []ForeignProcess `json:"foreign,omitempty" doc:"processes outside the yard that use this GPU, as far as visible"`
 }

@@ -25,6 +25,7 @@ type Token struct {
 	Revoked  bool             `json:"revoked"`
 	LastUsed *time.Time       `json:"last_used,omitempty" doc:"last use since the server started"`
 	Parent   id.Token         `json:"parent,omitempty" doc:"token with which it was created and with which it ends; absent if it stands for itself"`
+	Session  bool             `json:"session,omitempty" doc:"it is the session of a browser"`
 }
 
 // TokenPage is one page of a list of tokens.
@@ -50,6 +51,8 @@ type TokenRequest struct {
 type NewToken struct {
 	Token
 	Text string `json:"text" doc:"the token itself; it is shown only once"`
+	// Servers is for whoever lets a machine join: the address of the portal may be one that agents do not reach.
+	Servers []string `json:"servers,omitempty" doc:"addresses of the servers, the leader first; only with a join token"`
 }
 
 // Tokens returns one page of the tokens of an owner, or of all that the caller may see.

@@ -91,7 +91,7 @@ type OwnTime struct {
 // Unused is what was there and not used, for one reason.
 type Unused struct {
 	Class       fleet.Class `json:"class"`
-	Account     string      `json:"account" doc:"what kept the capacity from use: idle, error, foreign, drained, boot, returning or waste"`
+	Account     string      `json:"account" doc:"what kept the capacity from use: idle, error, foreign, cordoned, boot, releasing or waste"`
 	NodeSeconds float64     `json:"node_seconds"`
 	GPUSeconds  float64     `json:"gpu_seconds"`
 	Cost        float64     `json:"cost_usd"`
@@ -102,6 +102,28 @@ type Trend struct {
 	Label      string  `json:"label" doc:"day or hour in UTC, e.g. 2026-11-15 or 2026-11-15T09"`
 	GPUSeconds float64 `json:"gpu_seconds" doc:"GPU-seconds allocated to runs"`
 	Cost       float64 `json:"cost_usd" doc:"cost of all nodes, used or not"`
+}
+
+// UsageSeries is how usage and cost of a period went, with a line for each of the values of a key that cost most.
+type UsageSeries struct {
+	From   *time.Time  `json:"from,omitempty"`
+	To     *time.Time  `json:"to,omitempty"`
+	Step   string      `json:"step" enum:"hour,day,week" doc:"length of a stretch; longer periods have longer ones"`
+	By     string      `json:"by"`
+	Starts []time.Time `json:"starts" doc:"beginning of each stretch; days and weeks begin at midnight UTC"`
+	Lines  []UsageLine `json:"lines" doc:"highest cost first; the last one may be all other values together"`
+	Total  Amounts     `json:"total"`
+
+	NoTariff bool `json:"no_tariff,omitempty" doc:"the server has no tariff: what local and reserved nodes cost is unknown, not 0"`
+}
+
+// UsageLine is one value of a key over a period. Each list has a figure for each stretch.
+type UsageLine struct {
+	Key        string    `json:"key" doc:"value of the key; for researchers the yard itself is empty"`
+	Others     int       `json:"others,omitempty" doc:"number of values that the line adds up; absent if it is of one value"`
+	Cost       []float64 `json:"cost_usd"`
+	GPUSeconds []float64 `json:"gpu_seconds"`
+	Energy     []float64 `json:"energy_kwh"`
 }
 
 // UsageQuery says what a report is about.

@@ -25,6 +25,7 @@ type Utilization struct {
 	Ranks   []RankUse   `json:"ranks" doc:"by rank"`
 	Missing []Missing   `json:"unmeasured,omitempty" doc:"resources that were not measured; their amounts are absent"`
 	Points  []UsePoint  `json:"points,omitempty" doc:"downsampled course of the run"`
+	Earlier []RunCourse `json:"earlier,omitempty" doc:"downsampled courses of the runs before it, oldest first; at most 10"`
 	Advice  []string    `json:"advice,omitempty" doc:"what to ask for the next time; given when the run has ended"`
 }
 
@@ -70,6 +71,12 @@ type Missing struct {
 type UsePoint struct {
 	At time.Time `json:"at"`
 	UseAmounts
+}
+
+// RunCourse is the course of an earlier run of the job.
+type RunCourse struct {
+	Run    id.Run     `json:"run"`
+	Points []UsePoint `json:"points"`
 }
 
 // UtilizationPage lists what running jobs use.

@@ -84,7 +84,7 @@ Submit a job file with submit, watch it with logs and jobs, and list the machine
 		a.inbox(), a.accept(), a.dismiss())
 	add(root, GroupYard, a.nodes(), a.cordon(), a.uncordon(), a.drain(), a.reservations(), a.offers(), a.leases(),
 		a.release(), a.events())
-	add(root, GroupUsage, a.usage(), a.savings(), a.quota(), a.retention(), a.data(), a.override())
+	add(root, GroupUsage, a.usage(), a.savings(), a.waste(), a.quota(), a.retention(), a.data(), a.override())
 	add(root, GroupAccess, a.contexts(), a.logout(), a.whoami(), a.users(), a.projects(), a.tokens(), a.secrets(),
 		a.notify())
 	root.AddCommand(exit.Topic())

@@ -32,6 +32,8 @@ func (a *app) connect() (*api.Client, error) {
 		}
 	})
 
+	client.OnDemo(func() { a.Note("demo yard: its people, nodes, prices and jobs are simulated") })
+
 	return client, nil
 }
 

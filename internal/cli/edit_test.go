@@ -58,3 +58,29 @@ func TestEditSendsWhatIsChanged(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, p.stderr)
 	}
 }
+
+func TestADryRunOfAnEditSaysWhatWouldChange(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.answer("POST /api/v1/jobs/train/edit/preview", api.EditPreview{
+		Before: api.EditPlace{Position: 9, Why: &api.Why{Sentence: "4 GPUs needed, 0 free"}},
+		After:  api.EditPlace{Position: 1, Why: &api.Why{Sentence: "starts on gpu-1 as soon as j2 has stopped"}},
+		Starts: true,
+		Passed: api.PassedJobs{Count: 8, Jobs: []api.AffectedJob{{Job: "j3", Owner: "bob"}, {Job: "j4", Owner: "eva"}}},
+
+		Preempted: []api.AffectedJob{{Job: "j2", Owner: "bob"}},
+	})
+
+	p := newPerson(t).at(t, y)
+	if code := p.types(t.Context(), "edit", "train", "--set", "priority=90", "--dry-run"); code != exit.OK {
+		t.Fatalf("exit code %d: %s", code, p.stderr)
+	}
+
+	for _, want := range []string{
+		"9 now, then 1", "4 GPUs needed, 0 free", "starts on gpu-1", "8 jobs: j3 (bob), j4 (eva) and 6 more", "1 job: j2 (bob)",
+	} {
+		if got := p.stdout.String(); !strings.Contains(got, want) {
+			t.Errorf("%q is not in:\n%s", want, got)
+		}
+	}
+}

@@ -247,6 +247,17 @@ func withForecasts(t *testing.T) *yard {
 				{Learner: "trees", Median: 0.12, P80: 0.4, Within25: 0.66, Weight: 0.3},
 			},
 		},
+		Bases: []api.BasisAccuracy{
+			{Basis: "like", Quality: api.Quality{Median: 0.06, P80: 0.2, Count: 400, Covered: 0.82, CoveredOf: 380}},
+			{Basis: "before", Quality: api.Quality{Median: 0.5, P80: 1.4, Count: 12}},
+		},
+		Worst: []api.WorstForecast{
+			{
+				Job: "j9", Name: "resnet", Owner: "ada", Finished: ago(time.Hour), Progress: 0.4, Basis: "like", Ratio: 3.21,
+				Covered: new(false),
+			},
+			{Job: "j8", Owner: "ada", Finished: ago(2 * time.Hour), Progress: 0.2, Basis: "before", Ratio: 0.5},
+		},
 	})
 
 	return y

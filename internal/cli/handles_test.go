@@ -171,7 +171,10 @@ func TestJobsAreShownAsAsked(t *testing.T) {
 	}
 
 	called := strings.Join(y.called(), "\n")
-	for _, want := range []string{"state=out_of_memory", "state=succeeded&state=failed&state=cancelled", "counts=true"} {
+	for _, want := range []string{
+		"state=out_of_memory", "state=succeeded&state=failed&state=cancelled", "counts=true",
+		"sort=-cost&state=succeeded", // all that have ended, not the newest of them
+	} {
 		if !strings.Contains(called, want) {
 			t.Errorf("%s was not asked for:\n%s", want, called)
 		}

@@ -174,6 +174,8 @@ func (a *app) listJobs(ctx context.Context, client *api.Client, q jobsQuery) (al
 		from := a.Clock.Now().Add(-q.recent)
 		ended.Since = from.Add(-longestLife)
 		keep = func(j api.Job) bool { return j.Ended != nil && !j.Ended.Before(from) }
+	} else {
+		ended.Sort = q.view.serverSort()
 	}
 
 	page, more, err := collectJobs(ctx, client, ended, q.limit, keep)
@@ -188,7 +190,12 @@ func (a *app) listJobs(ctx context.Context, client *api.Client, q jobsQuery) (al
 	all.Jobs = append(all.Jobs, page.Jobs...)
 
 	if more {
-		cut = strings.TrimSpace(cut + fmt.Sprintf("\nShowing the newest %s; use --limit for more.",
+		which := "newest"
+		if ended.Sort != "" {
+			which = "first"
+		}
+
+		cut = strings.TrimSpace(cut + fmt.Sprintf("\nShowing the %s %s; use --limit for more.", which,
 			humanize.Count(len(page.Jobs), "ended job")))
 	}
 

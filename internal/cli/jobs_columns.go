@@ -186,6 +186,21 @@ func (v jobsView) sort(jobs []api.Job, now time.Time) {
 	})
 }
 
+// serverSort is the order of all ended jobs that the server can list them in. For another one it is "": then the newest
+// ones are listed, and sorted here.
+func (v jobsView) serverSort() string {
+	if len(v.sorted) == 0 {
+		return ""
+	}
+
+	switch strings.TrimPrefix(v.sorted[0], "-") {
+	case "cost", "name":
+		return v.sorted[0]
+	}
+
+	return ""
+}
+
 // columnOf returns a column by its name, which was checked.
 func columnOf(name string) jobColumn {
 	all := jobColumns()
@@ -272,7 +287,8 @@ func (s *jobsShown) flags(cmd *cobra.Command) {
 	flags.BoolVar(&s.counts, "counts", false, "only count the jobs that match, by their status, however many and old")
 	flags.StringSliceVar(&s.columns, "columns", nil, "show these `columns`: "+strings.Join(names, ", "))
 	flags.StringSliceVar(&s.sorted, "sort", nil,
-		"sort the listed jobs by these `columns`; - before one reverses it: --sort=-cost")
+		"sort the listed jobs by these `columns`; - before one reverses it: --sort=-cost. "+
+			"With --ended, name and cost sort all jobs that have ended, before --limit")
 
 	CompleteFlag(cmd, "columns", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 	CompleteFlag(cmd, "sort", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))

@@ -36,7 +36,7 @@ const rawHelp = "let control sequences in the output act on your terminal; witho
 
 // logFlags are those of the command logs that need to be read.
 type logFlags struct {
-	run, rank, since, until string
+	run, rank, since, until, lines string
 }
 
 func (a *app) logs() *cobra.Command {
@@ -58,14 +58,19 @@ Ctrl-C stops following; the job goes on. -o json writes one object a line.
 On a terminal, control characters in the output are shown as ^[ and the like, so
 that a job cannot forge what you see, set your clipboard or rename the window.
 Colors, tabs and carriage returns pass, so that progress bars move. In a file or
-pipe, and with --grep or --tail, a line that was rewritten with carriage returns
-is shown once, in its last state; all else is unchanged. With --raw everything is
-as it was printed.`,
+pipe, and with --grep, --errors, --tail or --lines, a line that was rewritten with
+carriage returns is shown once, in its last state; all else is unchanged. With
+--raw everything is as it was printed.
+
+--lines takes the numbers that the portal shows: those of the lines of one rank,
+0 without --rank, in one run, the latest without --run.`,
 		Example: `  trainyard logs j7
   trainyard logs -f @last --tail 20
   trainyard logs j7.2 --rank 1 --stream stderr
   trainyard logs j7 --since 1h --rank all
-  trainyard logs j7 --grep 'loss=.*nan' -t`,
+  trainyard logs j7 --grep 'loss=.*nan' -t
+  trainyard logs j7 --errors
+  trainyard logs j7.2 --rank 1 --lines 1200-1300`,
 		Args:              exit.Args(1, 1, "job"),
 		ValidArgsFunction: a.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -83,10 +88,19 @@ as it was printed.`,
 				return exit.Usagef(cmd, "--grep must be a regular expression: %v", err)
 			}
 
+			numbers, err := parseNumbers(cmd, given.lines)
+			if err != nil {
+				return err
+			}
+
 			return a.withClient(func(client *api.Client) error {
 				j, err := logTarget(cmd, client, args[0], given.run, &f)
 				if err != nil {
 					return err
+				}
+
+				if given.lines != "" {
+					return a.printLines(cmd.Context(), client, j, f, numbers, style)
 				}
 
 				return a.doLogs(cmd.Context(), client, j, f, toEnd, style)
@@ -101,11 +115,17 @@ as it was printed.`,
 	flags.StringVar(&given.rank, "rank", "", "only this `rank`; all for all ranks, each line with its rank")
 	flags.StringVar(&f.Stream, "stream", "", "only this `stream`: stdout, stderr or yard (messages of Trainyard itself)")
 	flags.StringVar(&f.Grep, "grep", "", "only lines that match this regular `expression`")
+	flags.BoolVar(&f.Errors, "errors", false, "only lines that look like errors, such as tracebacks")
+	flags.StringVar(&given.lines, "lines", "", "only the lines with these `numbers`, e.g. 1200-1300")
 	flags.StringVar(&given.since, "since", "",
 		"only lines from this `time` on: how long ago, e.g. 1h, or 2026-11-01T08:00")
 	flags.StringVar(&given.until, "until", "", "only lines before this `time`, written likewise")
 	flags.BoolVarP(&style.stamps, "timestamps", "t", false, "show the time of each line")
 	flags.BoolVar(&style.raw, "raw", false, rawHelp)
+
+	for _, other := range []string{"follow", "tail", "stream", "grep", "errors", "since", "until"} {
+		cmd.MarkFlagsMutuallyExclusive("lines", other)
+	}
 
 	flags.VarP(
 		console.Format{Into: &a.Output, Allowed: []string{console.Table, console.JSON}},
@@ -217,7 +237,7 @@ func (a *app) doLogs(
 	}
 
 	seen := a.OnTerminal(a.Stdout)
-	found := f.Grep != "" || f.Tail > 0 // rather than watched
+	found := f.Grep != "" || f.Errors || f.Tail > 0 // rather than watched
 	out := bufio.NewWriterSize(a.Stdout, outputBuffer)
 	p := &follow.Printer{
 		Out:      a.Stdout,
@@ -294,7 +314,7 @@ func checkRank(j *api.JobDetail, f *api.LogFilter) error {
 func (a *app) readLogs(
 	ctx context.Context, client *api.Client, j *api.JobDetail, f api.LogFilter, p *follow.Printer,
 ) error {
-	if f.Grep != "" || f.Tail > 0 {
+	if f.Grep != "" || f.Errors || f.Tail > 0 {
 		return a.pageLogs(ctx, client, j.ID, f, p)
 	}
 

@@ -114,6 +114,48 @@ func TestAllOutputIsReadInOrder(t *testing.T) {
 	}
 }
 
+func TestLinesAreReadByTheirNumbers(t *testing.T) {
+	t.Parallel()
+	y := withOutput(t)
+
+	// The server answers with two lines at a time.
+	y.mux.HandleFunc("GET /api/v1/jobs/j1/logs/j1.2/1/lines", func(w http.ResponseWriter, r *http.Request) {
+		from, err := strconv.ParseInt(r.URL.Query().Get("from"), 10, 64)
+		if err != nil {
+			t.Error(err)
+		}
+
+		limit, err := strconv.ParseInt(r.URL.Query().Get("limit"), 10, 64)
+		if err != nil {
+			t.Error(err)
+		}
+
+		page := api.LogLines{Next: from + min(limit, 2)}
+		for n := from; n < page.Next; n++ {
+			text := "line " + strconv.FormatInt(n, 10)
+			page.Lines = append(page.Lines, api.LogLine{Run: "j1.2", Rank: 1, Stream: "stdout", Text: text, Number: n})
+		}
+
+		if err := json.NewEncoder(w).Encode(page); err != nil {
+			t.Error(err)
+		}
+	})
+
+	for lines, want := range map[string]string{
+		"5-7": "[rank 1] line 5\n[rank 1] line 6\n[rank 1] line 7\n",
+		"7":   "[rank 1] line 7\n",
+	} {
+		p := newPerson(t).at(t, y)
+		if code := p.types(t.Context(), "logs", "j1.2", "--rank", "1", "--lines", lines); code != exit.OK {
+			t.Fatalf("exit code %d: %s", code, p.stderr)
+		}
+
+		if diff := cmp.Diff(want, p.stdout.String()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", lines, diff)
+		}
+	}
+}
+
 func TestOutputIsReadAsObjects(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t).at(t, withOutput(t))
@@ -146,6 +188,8 @@ func TestARankThatIsNotThereIsAnError(t *testing.T) {
 		{[]string{"--run", "1", "--rank", "1"}, "rank 1 of j1.1 not found: it has 1 rank"},
 		{[]string{"--run", "9"}, "job j1 has no run j1.9"},
 		{[]string{"--rank", "x"}, "--rank must be an integer of at least 0, or all"},
+		{[]string{"--lines", "9-5"}, "--lines must be numbers such as 1200-1300"},
+		{[]string{"--lines", "5", "--tail", "3"}, "lines tail"},
 		{[]string{"--since", "yesterday"}, "--since: \"yesterday\" is not a time"},
 		{[]string{"--since", "1h", "--until", "2h"}, "--since must be before --until"},
 	} {

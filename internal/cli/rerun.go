@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -91,19 +90,12 @@ func (a *app) draftAgain(
 		}
 	}
 
-	if s.Deadline != nil && !s.Deadline.After(a.Clock.Now()) {
+	left := spec.Again(&s, a.Clock.Now())
+	if left.Deadline {
 		a.Note("note: the deadline of %s has passed and is left out; give another with --set deadline=…", detail.ID)
-		s.Deadline, s.LateCost = nil, 0
 	}
-
-	inFile := func(need string) bool { return !spec.Outside(need) }
-	if gone := slices.DeleteFunc(slices.Clone(s.Needs), spec.Outside); len(gone) > 0 {
-		a.Note("note: %s needed %s of its file, which is left out", detail.ID, few(gone))
-		s.Needs = slices.DeleteFunc(s.Needs, inFile)
-	}
-
-	if len(s.Needs) == 0 {
-		s.After = ""
+	if len(left.Needs) > 0 {
+		a.Note("note: %s needed %s of its file, which is left out", detail.ID, few(left.Needs))
 	}
 
 	text, err := spec.Set(s, changes)

@@ -274,6 +274,19 @@ func withBooks(t *testing.T) *yard {
 	)
 
 	y.answer("GET /api/v1/usage", someUsage())
+	y.answer("GET /api/v1/waste", api.Waste{
+		From: ago(7 * 24 * time.Hour), To: now, JobsChecked: 12,
+		Findings: []api.Finding{
+			{
+				Kind: api.WasteIdleNode, Subject: "box1", Evidence: "reserved node, used 4% of 400 GPU-hours",
+				Remedy: "trainyard recommend replays the period with one reserved node less", GPUSeconds: 1.4e6, Cost: 120.5,
+			},
+			{
+				Kind: api.WasteFailures, Subject: "resnet", Owner: "ada", Evidence: "7 of 9 jobs failed",
+				Remedy: "trainyard job j9 says why the newest failed", Jobs: []id.Job{"j9", "j8"}, JobCount: 7, GPUSeconds: 7200,
+			},
+		},
+	})
 
 	return y
 }
@@ -343,7 +356,7 @@ func TestTablesOfMachinesAndMoney(t *testing.T) {
 		"data": {"data"}, "data-quiet": {"data", "list", "-q"}, "data-show": {"data", "show", "scans"},
 		"usage": {"usage", "--last", "7d"}, "usage-by": {"usage", "--by", "researcher,class", "--last", "7d"}, "savings": {"savings", "--last", "7d"},
 		"usage-by-json": {"usage", "--by", "researcher,class", "-o", "json"}, "help-quota-set": {"quota", "set", "--help"}, "help-usage": {"usage", "--help"},
-		"retention": {"retention"},
+		"retention": {"retention"}, "waste": {"waste", "--last", "7d"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -575,6 +588,8 @@ func TestReportsAskForTheirPeriod(t *testing.T) {
 		"GET /api/v1/usage/report?by=day&from=2026-02-28T12%3A00%3A00Z&where=class%3Dondemand&where=class%3Dlocal": {"usage", "--by", "day", "--last", "24h", "--where", "class=ondemand", "--where", "class=local"},
 		"GET /api/v1/usage/report?by=researcher%2Cclass&from=2026-02-01T00%3A00%3A00Z&to=2026-02-08T06%3A30%3A00Z": {"usage", "--by", "researcher,class", "--from", "2026-02-01", "--to", "2026-02-08T06:30"},
 		"GET /api/v1/savings?by=kind&from=2026-02-07T00%3A00%3A00Z&to=2026-02-08T00%3A00%3A00Z":                    {"savings", "--last", "1d", "--to", "2026-02-08"},
+		"GET /api/v1/waste?from=2026-02-28T12%3A00%3A00Z&owner=ada":                                                {"waste", "--last", "24h", "--owner", "ada"},
+		"GET /api/v1/waste?from=1970-01-01T00%3A00%3A00Z":                                                          {"waste", "--last", "all"},
 		"GET /api/v1/leases?limit=500&live=true&owner=ada":                                                         {"leases", "--owner", "ada"},
 		"GET /api/v1/leases?job=j7&limit=500":                                                                      {"leases", "--all", "--job", "j7"},
 		"GET /api/v1/offers?gpu=A100%3A80GB&limit=500&provider=aws&region=north&spot=false":                        {"offers", "--gpu", "A100:80GB", "--provider", "aws", "--region", "north", "--spot=false"},

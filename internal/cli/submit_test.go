@@ -527,3 +527,25 @@ func TestInitWritesAJobFileForTheFolder(t *testing.T) {
 		t.Errorf("the file that was there is %q, %v", text, err)
 	}
 }
+
+func TestInitWritesATemplate(t *testing.T) {
+	t.Parallel()
+
+	file := filepath.Join(t.TempDir(), "job.yaml")
+	p := newPerson(t)
+
+	if code := p.types(t.Context(), "init", file, "--template", "torchrun"); code != exit.OK ||
+		p.stdout.String() != "Wrote "+file+": all GPUs of one node, with torchrun.\n" {
+		t.Errorf("exit code %d: %s%s", code, p.stdout, p.stderr)
+	}
+
+	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "run: torchrun --standalone") {
+		t.Errorf("the file is %q, %v", text, err)
+	}
+
+	p = newPerson(t)
+	if code := p.types(t.Context(), "init", "other.yaml", "--template", "none"); code == exit.OK ||
+		!strings.Contains(p.stderr.String(), "template none not found") || !strings.Contains(p.stderr.String(), "gpu, torchrun,") {
+		t.Errorf("exit code %d: %s", code, p.stderr)
+	}
+}

@@ -29,7 +29,7 @@ func (a *app) usage() *cobra.Command {
 local and reserved nodes by researcher; on-demand nodes by researcher; and what was paid for but not used.
 
 With --by, report node-time, GPU-time, cost and energy grouped by any keys: researcher, project, class,
-node, gpu, provider, offer, lease, job, run, account (use, idle, error, foreign, drained, boot, returning,
+node, gpu, provider, offer, lease, job, run, account (use, idle, error, foreign, cordoned, boot, releasing,
 waste), hour, day, week, month.
 
 Running jobs count up to now. Researchers see their own rows.`,

@@ -33,7 +33,8 @@ func may(a tenant.Action) call { return call{kind: byPerson, action: a} }
 // which scope, is the table in internal/tenant/access.go. A route that is not in here cannot be registered.
 var calls = map[string]call{
 	"GET /{$}":                        {kind: page},
-	"/":                               {kind: page}, // answers 404
+	"/":                               {kind: page}, // pages of the portal, and 404
+	"GET /assets/{file}":              {kind: page},
 	"GET /healthz":                    {kind: probe},
 	"GET /readyz":                     {kind: probe},
 	"GET /metrics":                    {kind: page},
@@ -41,6 +42,10 @@ var calls = map[string]call{
 	"GET /api/v1/jobfile.schema.json": {kind: page},
 	"GET /api/v1/info":                {kind: byAnyone},
 	"POST /api/v1/login":              {kind: byAnyone},
+
+	"POST /api/v1/session":    {kind: byAnyone},     // with an access token, or the code of a link
+	"DELETE /api/v1/session":  may(tenant.Identify), // a session ends itself
+	"DELETE /api/v1/sessions": may(tenant.Identify), // and all of the same user
 
 	"GET /api/v1/whoami":            may(tenant.Identify),
 	"GET /api/v1/users":             may(tenant.ManageUsers),
@@ -58,20 +63,25 @@ var calls = map[string]call{
 	"PUT /api/v1/projects/{project}/members/{user}":    may(tenant.ManageProjects),
 	"DELETE /api/v1/projects/{project}/members/{user}": may(tenant.ManageProjects),
 
-	"GET /api/v1/jobs":                   may(tenant.ReadJob),
-	"POST /api/v1/jobs":                  may(tenant.SubmitJob),
-	"GET /api/v1/jobs/{job}":             may(tenant.ReadJob),
-	"POST /api/v1/jobs/{job}/cancel":     may(tenant.ChangeJob),
-	"POST /api/v1/jobs/{job}/kill":       may(tenant.ChangeJob),
-	"POST /api/v1/jobs/{job}/pause":      may(tenant.ChangeJob),
-	"POST /api/v1/jobs/{job}/resume":     may(tenant.ChangeJob),
-	"POST /api/v1/jobs/{job}/save":       may(tenant.ChangeJob),
-	"POST /api/v1/jobs/{job}/edit":       may(tenant.ChangeJob),
-	"POST /api/v1/jobs/{job}/override":   may(tenant.OverridePlace),
-	"GET /api/v1/jobs/{job}/logs":        may(tenant.ReadJob),
-	"GET /api/v1/jobs/{job}/logs/follow": may(tenant.ReadJob),
+	"GET /api/v1/jobs":                     may(tenant.ReadJob),
+	"POST /api/v1/jobs":                    may(tenant.SubmitJob),
+	"GET /api/v1/jobs/{job}":               may(tenant.ReadJob),
+	"GET /api/v1/jobs/{job}/file":          may(tenant.ReadJob), // the values of env: its owner alone
+	"GET /api/v1/templates":                may(tenant.Identify),
+	"POST /api/v1/jobs/{job}/cancel":       may(tenant.ChangeJob),
+	"POST /api/v1/jobs/{job}/kill":         may(tenant.ChangeJob),
+	"POST /api/v1/jobs/{job}/pause":        may(tenant.ChangeJob),
+	"POST /api/v1/jobs/{job}/resume":       may(tenant.ChangeJob),
+	"POST /api/v1/jobs/{job}/save":         may(tenant.ChangeJob),
+	"POST /api/v1/jobs/{job}/edit":         may(tenant.ChangeJob),
+	"POST /api/v1/jobs/{job}/edit/preview": may(tenant.ChangeJob),
+	"GET /api/v1/queue":                    may(tenant.ReadJob),
+	"POST /api/v1/jobs/{job}/override":     may(tenant.OverridePlace),
+	"GET /api/v1/jobs/{job}/logs":          may(tenant.ReadJob),
+	"GET /api/v1/jobs/{job}/logs/follow":   may(tenant.ReadJob),
 
-	"GET /api/v1/jobs/{job}/logs/{run}/{rank}": may(tenant.ReadJob),
+	"GET /api/v1/jobs/{job}/logs/{run}/{rank}":       may(tenant.ReadJob),
+	"GET /api/v1/jobs/{job}/logs/{run}/{rank}/lines": may(tenant.ReadJob),
 
 	"GET /api/v1/jobs/{job}/checkpoints": may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/outputs":     may(tenant.ReadJob),
@@ -80,6 +90,7 @@ var calls = map[string]call{
 	"GET /api/v1/jobs/{job}/curve":       may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/utilization": may(tenant.ReadJob),
 	"GET /api/v1/utilization":            may(tenant.ReadJob),
+	"GET /api/v1/curves":                 may(tenant.ReadJob),
 
 	"GET /api/v1/schedules":                  may(tenant.ReadJob),
 	"POST /api/v1/schedules/{schedule}/stop": may(tenant.ChangeJob),
@@ -93,6 +104,7 @@ var calls = map[string]call{
 	"POST /api/v1/jobs/{job}/outputs":                             may(tenant.ChangeJob),
 	"GET /api/v1/jobs/{job}/outputs/{run}/{rank}":                 may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/outputs/{run}/{rank}/chunks/{digest}": may(tenant.ReadJob),
+	"GET /api/v1/jobs/{job}/outputs/{run}/{rank}/file":            may(tenant.ReadJob),
 
 	"GET /api/v1/inbox":                     may(tenant.ReadJob),
 	"GET /api/v1/inbox/{question}":          may(tenant.ReadJob),
@@ -114,11 +126,14 @@ var calls = map[string]call{
 	"GET /api/v1/nodes":                                may(tenant.ReadNodes),
 	"GET /api/v1/nodes/{node}":                         may(tenant.ReadNodes),
 	"DELETE /api/v1/nodes/{node}":                      may(tenant.ChangeNodes),
+	"GET /api/v1/nodes/{node}/runs":                    may(tenant.ReadNodes),
 	"POST /api/v1/nodes/{node}/accept":                 may(tenant.ChangeNodes),
 	"POST /api/v1/nodes/{node}/cordon":                 may(tenant.ChangeNodes),
 	"POST /api/v1/nodes/{node}/drain":                  may(tenant.ChangeNodes),
 	"POST /api/v1/nodes/{node}/uncordon":               may(tenant.ChangeNodes),
 	"POST /api/v1/nodes/{node}/gpus/{gpu}/clear-error": may(tenant.ChangeNodes),
+	"GET /api/v1/summary":                              may(tenant.ReadNodes),
+	"GET /api/v1/summary/hours":                        may(tenant.ReadNodes),
 	"GET /api/v1/forecasts":                            may(tenant.ReadNodes),
 	"POST /api/v1/forecasts/history":                   may(tenant.ChangeNodes),
 
@@ -130,8 +145,12 @@ var calls = map[string]call{
 
 	"GET /api/v1/usage":                   may(tenant.ReadUsage),
 	"GET /api/v1/usage/report":            may(tenant.ReadUsage),
+	"GET /api/v1/usage/series":            may(tenant.ReadUsage),
 	"GET /api/v1/savings":                 may(tenant.ReadUsage),
+	"GET /api/v1/waste":                   may(tenant.ReadUsage),
 	"GET /api/v1/retention":               may(tenant.ReadUsage),
+	"POST /api/v1/whatif":                 may(tenant.ReadNodes), // of what they may see
+	"GET /api/v1/policies":                may(tenant.ReadNodes),
 	"GET /api/v1/quotas":                  may(tenant.ReadUsage),
 	"PUT /api/v1/quotas/{kind}/{name}":    may(tenant.ManageQuotas),
 	"DELETE /api/v1/quotas/{kind}/{name}": may(tenant.ManageQuotas),

@@ -229,6 +229,20 @@ func toWhy(w *yardmaster.WhyReport) *api.Why {
 	return out
 }
 
+// toChanges returns the remedies that are edits of a job.
+func toChanges(remedies []place.Remedy, asked *job.Resources) []api.Change {
+	var list []api.Change
+
+	for i := range remedies {
+		r := &remedies[i]
+		if set := r.Edits(asked); len(set) > 0 {
+			list = append(list, api.Change{Text: r.Text, Set: set, RoomNow: r.RoomNow})
+		}
+	}
+
+	return list
+}
+
 func toUser(u *tenant.User, usage float64) api.User {
 	return api.User{
 		ID: u.ID, Number: u.Number, Role: u.Role, Disabled: u.Disabled, Created: shown(u.Created), Usage: usage,
@@ -251,6 +265,7 @@ func (s *Server) toToken(t *tenant.Token) api.Token {
 		Revoked:  t.Revoked,
 		LastUsed: s.used.get(t.ID),
 		Parent:   t.Parent,
+		Session:  t.Session,
 	}
 }
 

@@ -51,12 +51,13 @@ func (s *Server) eventRoutes() {
 
 type eventInput struct {
 	Paging
-	Kind  string `query:"kind" maxLength:"60" doc:"only events of this kind, or of all kinds that begin so: job includes job.running, job.progress includes job.progress_stalled"`
-	Job   string `query:"job" maxLength:"68" doc:"id of a job, its name, name@last or @last"`
-	Node  string `query:"node" maxLength:"63"`
-	Actor string `query:"actor" maxLength:"80" doc:"only events that this user, node (node/NAME) or token (token/ID) caused"`
-	Audit bool   `query:"audit" doc:"only what callers of the API caused, with their tokens and addresses"`
-	Tail  int    `query:"tail" minimum:"0" maximum:"10000" doc:"without a cursor: number of most recent events to start with"`
+	Kind   string `query:"kind" maxLength:"60" doc:"only events of this kind, or of all kinds that begin so: job includes job.running, job.progress includes job.progress_stalled"`
+	Job    string `query:"job" maxLength:"68" doc:"id of a job, its name, name@last or @last"`
+	Node   string `query:"node" maxLength:"63"`
+	Actor  string `query:"actor" maxLength:"80" doc:"only events that this user, node (node/NAME) or token (token/ID) caused"`
+	Audit  bool   `query:"audit" doc:"only what callers of the API caused, with their tokens and addresses"`
+	Tail   int    `query:"tail" minimum:"0" maximum:"10000" doc:"without a cursor: number of most recent events to start with"`
+	Before uint64 `query:"before" doc:"with tail: only events before the one with this number, for pages of older events"`
 	// Specs is for who wants to simulate what happened.
 	Specs bool `query:"specs" doc:"include job specs in submission events"`
 }
@@ -113,7 +114,7 @@ func (s *Server) eventTail(ctx context.Context, in *eventInput, f *store.EventFi
 	}
 
 	last, newest := s.Feed.Last(), *f
-	newest.Newest, newest.Limit = true, in.Tail
+	newest.Newest, newest.Limit, newest.Before = true, in.Tail, in.Before
 
 	events, err := s.Store.Events(ctx, newest)
 	if err != nil {
@@ -135,7 +136,7 @@ func (s *Server) listEvents(ctx context.Context, in *eventInput) (*httpapi.Body[
 	}
 
 	events, err := s.eventTail(ctx, in, &f)
-	if err == nil && len(events) == 0 {
+	if err == nil && len(events) == 0 && in.Before == 0 {
 		events, err = s.Store.Events(ctx, f)
 	}
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"sync"
 	"testing"
@@ -330,5 +331,37 @@ func TestSubmissionsSayWhatWasAskedFor(t *testing.T) {
 			spec.Expect.String() != "2h" {
 			t.Errorf("the spec is %s, %v; want three GPUs for 2h", events[0].Spec, err)
 		}
+	}
+}
+
+// Pages of older events, as the portal reads them: the last before the oldest that it has.
+func TestOlderEventsAreReadBackwards(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	root := y.admin()
+	token := y.token("root", tenant.Admin, tenant.ScopeRead)
+
+	for range 7 {
+		y.submit(root, "run: a\nresources: {memory: 900GB}")
+	}
+
+	all := allEvents(t, root, api.EventFilter{Kind: "job"})
+	var got []api.Event
+
+	for before := "0"; ; {
+		var page api.EventPage
+		a := y.raw(y.http, http.MethodGet, "/api/v1/events?kind=job&tail=3&before="+before, token, "")
+		y.must(json.Unmarshal(a.body, &page))
+
+		if len(page.Events) == 0 {
+			break
+		}
+
+		got = append(page.Events, got...)
+		before = strconv.FormatUint(page.Events[0].Seq, 10)
+	}
+
+	if diff := cmp.Diff(all, got); diff != "" {
+		t.Errorf("read backwards in pages of three (-want +got):\n%s", diff)
 	}
 }

@@ -44,6 +44,7 @@ type logKey struct {
 	rank         int
 	stream, grep string
 	since, until int64
+	errors       bool
 	collapse     bool
 	user         id.User // of a search: each user has their own turns
 }
@@ -57,7 +58,7 @@ type logPlace struct {
 // keyOf returns what the follower shares with others.
 func keyOf(j id.Job, in *logInput, user id.User) logKey {
 	k := logKey{
-		job: j, run: in.Run, rank: in.Rank, stream: in.Stream, grep: in.Grep, collapse: in.Collapse,
+		job: j, run: in.Run, rank: in.Rank, stream: in.Stream, grep: in.Grep, errors: in.Errors, collapse: in.Collapse,
 		since: in.Since.UnixNano(), until: in.Until.UnixNano(),
 	}
 

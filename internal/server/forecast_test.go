@@ -126,6 +126,55 @@ func TestForecastFollowsTheCurve(t *testing.T) {
 	wantFault(t, err, fault.NotFound, "metric_not_found")
 }
 
+func TestCurvesOfSeveralJobsAtOnce(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	ada, n := y.researcher("ada"), y.join("n1")
+	n.listen()
+	began := y.clock.Now()
+
+	var jobs []id.Job
+	for _, file := range []string{"run: a\ntarget: {metric: acc, at_least: 0.9}", "run: b", "run: c"} {
+		jobs = append(jobs, y.submit(ada, file)[0].ID)
+	}
+
+	runs := make([]id.Run, len(jobs))
+	for i, j := range jobs {
+		runs[i] = n.awaitRun(j, 1)
+		n.starts(runs[i], 0)
+	}
+
+	y.advance(100 * time.Second)
+
+	for _, run := range runs[:2] { // nothing is known of the third
+		n.measures(run, api.SeriesPoints{Name: "acc", Source: "SDK", Points: decay(0, 10, began)},
+			api.SeriesPoints{Name: "val_loss", Source: "SDK", Points: decay(0, 100, began)})
+	}
+
+	got, err := ada.Curves(t.Context(), append(jobs, "j999"), 20)
+	y.must(err)
+
+	if len(got.Curves) != 2 {
+		t.Fatalf("got %+v, want the curves of two jobs", got.Curves)
+	}
+
+	if c := got.Curves[0]; c.Job != jobs[0] || c.Metric != "acc" || c.Goal == nil || len(c.Values) != 10 {
+		t.Errorf("got %+v, want the ten values of the metric of the target", c)
+	}
+
+	c := got.Curves[1]
+	if n := len(c.Values); c.Metric != "val_loss" || c.Goal != nil || n > 20 || c.Values[0] != 4 || c.Values[n-1] != 0.4 {
+		t.Errorf("got %+v, want at most 20 values of the loss, from 4 to 0.4", c)
+	}
+
+	others, err := y.researcher("bob").Curves(t.Context(), jobs, 20)
+	y.must(err)
+
+	if len(others.Curves) != 0 {
+		t.Errorf("bob sees %+v of ada's jobs", others.Curves)
+	}
+}
+
 func TestBadLossAndLateEndAreTold(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)

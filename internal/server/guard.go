@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"time"
 
@@ -28,16 +27,19 @@ type callerKey struct{}
 // byToken is the security of operations for people.
 var byToken = []map[string][]string{{"token": {}}}
 
-// person returns who presents an access token.
+// person returns who presents an access token, or has a session.
 func (s *Server) person(r *http.Request) (caller, error) {
-	bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok {
-		return caller{}, s.unknown(r, fault.New(fault.Unknown, "token_missing", "missing access token").
-			WithRemedy("run trainyard login, or send the header Authorization: Bearer TOKEN"))
+	text, session, err := s.presented(r)
+	if err != nil {
+		return caller{}, s.unknown(r, err)
 	}
 
 	now := s.Clock.Now()
-	who, token, err := s.Directory.Authenticate(bearer, now)
+	who, token, err := s.Directory.Authenticate(text, now)
+	if err == nil && s.isSession(token) != session {
+		err = noBearer()
+	}
+
 	if err != nil {
 		return caller{}, s.unknown(r, err)
 	}

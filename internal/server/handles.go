@@ -26,12 +26,17 @@ func (s *Server) readJob(ctx context.Context, handle string) (job.Job, error) {
 		return job.Job{}, jobNotFound(handle)
 	case err != nil:
 		return job.Job{}, err
-	case !callerOf(ctx).MayIn(tenant.ReadJob, j.Owner, j.Project):
+	case !seesJob(ctx, &j):
 		hide(ctx)
 		return job.Job{}, jobNotFound(handle)
 	}
 
 	return j, nil
+}
+
+// seesJob reports whether the caller may read a job.
+func seesJob(ctx context.Context, j *job.Job) bool {
+	return callerOf(ctx).MayIn(tenant.ReadJob, j.Owner, j.Project)
 }
 
 // jobNotFound says that there is no job of a name, or none that the caller may see: the answer is the same.

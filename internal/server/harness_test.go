@@ -222,7 +222,8 @@ func startYardOn(t testing.TB, dir string, blobs blob.Store, settings ...setting
 		config,
 		Deps{Loop: y.loop, Store: y.store, Blobs: y.guard.Store(), Logbook: book, Assignments: hub, CA: ca,
 			Directory: directory, Feed: events, Clock: y.clock, Log: log, Registry: prometheus.NewRegistry(), Metrics: board,
-			Servers: func() []string { return []string{"https://yard.test"} }, Stock: y.stock.Load, Vault: box},
+			Servers: func() []string { return []string{"https://yard.test"} }, Stock: y.stock.Load, Vault: box,
+			Codes: NewCodes(y.clock)},
 		"start-1",
 	)
 

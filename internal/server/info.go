@@ -16,6 +16,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/server/httpapi"
 	"trainyard/internal/server/metrics"
+	"trainyard/internal/server/portal"
 	"trainyard/internal/spec"
 )
 
@@ -55,7 +56,12 @@ func (s *Server) infoRoutes() {
 		s.mux.HandleFunc("GET /metrics", s.MetricsHandler().ServeHTTP)
 	}
 
-	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+	s.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		if portal.IsPage(r) {
+			s.Portal.Page(w, r)
+			return
+		}
+
 		answerText(
 			w,
 			http.StatusOK,
@@ -64,7 +70,20 @@ func (s *Server) infoRoutes() {
 		)
 	})
 
-	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { httpapi.WriteProblem(w, noSuchPath(r)) })
+	s.mux.HandleFunc("GET /assets/{file}", func(w http.ResponseWriter, r *http.Request) {
+		if !s.Portal.Asset(w, r, r.PathValue("file")) {
+			httpapi.WriteProblem(w, noSuchPath(r))
+		}
+	})
+
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if portal.IsPage(r) {
+			s.Portal.Page(w, r)
+			return
+		}
+
+		httpapi.WriteProblem(w, noSuchPath(r))
+	})
 	s.Registry.MustRegister(s.Loop.metrics)
 	s.Registry.MustRegister(metrics.Health(s.health.why, s.Loop.Stuck)...)
 	s.Registry.MustRegister(metrics.Followers(func() (int, int, int64) {
@@ -131,6 +150,7 @@ func (s *Server) info(context.Context, *struct{}) (*httpapi.Body[api.Info], erro
 			Store:      s.StoreKind,
 			Started:    s.started,
 			Now:        s.Clock.Now(),
+			Demo:       s.Demo,
 		},
 	}, nil
 }

@@ -50,7 +50,7 @@ func (s *Server) jobRoutes() {
 			OperationID: "list-jobs",
 			Method:      http.MethodGet,
 			Path:        "/api/v1/jobs",
-			Summary:     "List jobs, newest first",
+			Summary:     "List jobs, newest or oldest first, or sorted by something else",
 			Security:    byToken,
 			Tags:        []string{"jobs"},
 		},
@@ -125,6 +125,8 @@ type listJobsInput struct {
 	Name    string    `query:"name" maxLength:"63" doc:"substring of the name"`
 	Node    string    `query:"node" maxLength:"63" doc:"only jobs that have or had a run on this node"`
 	Since   time.Time `query:"since" doc:"only jobs submitted at or after this time"`
+	Order   string    `query:"order" enum:"newest,oldest" default:"newest" doc:"which jobs come first, by their submission; without effect if sort is given"`
+	Sort    string    `query:"sort" enum:"name,-name,cost,-cost,ended,-ended" doc:"sort by this instead of by submission, with - the greatest first; jobs that have not ended count as the earliest, and costs that are not posted yet do not count"`
 	Counts  bool      `query:"counts" doc:"also count all jobs that match, on every page, by their status"`
 }
 
@@ -136,6 +138,12 @@ func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*httpapi.Body
 		Node:    id.Node(in.Node),
 		Since:   in.Since,
 		Limit:   in.Limit + 1,
+		Oldest:  in.Order == "oldest",
+	}
+
+	if in.Sort != "" {
+		column, descending := strings.CutPrefix(in.Sort, "-")
+		f.Sort, f.Oldest = store.JobSort(column), !descending
 	}
 
 	if err := confineJobs(ctx, &f); err != nil {
@@ -146,13 +154,8 @@ func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*httpapi.Body
 		return nil, httpapi.ToProblem(err)
 	}
 
-	if in.Cursor != "" {
-		before, ok := id.Job(in.Cursor).Number()
-		if !ok {
-			return nil, httpapi.ToProblem(badCursor(in.Cursor))
-		}
-
-		f.Before = before
+	if err := turnTo(&f, in.Cursor); err != nil {
+		return nil, httpapi.ToProblem(err)
 	}
 
 	jobs, err := s.Store.Jobs(ctx, f)
@@ -170,7 +173,7 @@ func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*httpapi.Body
 
 	if len(jobs) > in.Limit {
 		jobs = jobs[:in.Limit]
-		page.Next = string(jobs[len(jobs)-1].ID)
+		page.Next = cursorOf(&f, &jobs[len(jobs)-1])
 	}
 
 	for i := range jobs {
@@ -220,7 +223,7 @@ func filterStates(f *store.JobFilter, words []string) error {
 
 // countJobs counts all jobs that a filter lets through, on whatever page.
 func (s *Server) countJobs(ctx context.Context, f store.JobFilter) ([]api.JobCount, error) {
-	f.Before = 0
+	f.Before, f.After, f.Last = 0, 0, nil
 	counted, err := s.Store.CountJobs(ctx, f)
 	if err != nil {
 		return nil, err
@@ -399,6 +402,7 @@ func (s *Server) addWhy(ctx context.Context, out *api.JobDetail, j *job.Job) err
 	why, waits, err := s.why(ctx, j)
 	if waits {
 		out.Why = toWhy(&why)
+		out.Why.Changes = toChanges(why.Remedies, &j.Spec.Resources)
 	}
 
 	return err

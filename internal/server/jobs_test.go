@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/api"
+	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -271,5 +272,78 @@ func TestABootstrapTokenLogsInOnce(t *testing.T) {
 
 	if who.User != "root" || who.Role != "admin" || who.Scope != "admin" {
 		t.Errorf("it stands for %+v", who)
+	}
+}
+
+func TestTheOldestJobsCanComeFirst(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	ada := y.researcher("ada")
+	for range 5 {
+		y.submit(ada, "run: a")
+	}
+
+	names := walk(t, func(p api.Page) ([]string, string, error) {
+		page, err := ada.Jobs(t.Context(), api.JobFilter{Oldest: true, Counts: true, Page: p})
+
+		var names []string
+		for _, j := range page.Jobs {
+			names = append(names, string(j.ID))
+		}
+
+		if len(page.Counts) != 1 || page.Counts[0].Jobs != 5 {
+			t.Errorf("a page counts %+v", page.Counts)
+		}
+
+		return names, page.Next, err
+	})
+
+	if want := []string{"j1", "j2", "j3", "j4", "j5"}; !slices.Equal(names, want) {
+		t.Errorf("got %s, want %s", names, want)
+	}
+}
+
+func TestJobsAreSortedAndPaged(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	ada := y.researcher("ada")
+	for _, name := range []string{"cat", "a", "bee", "ant", "bee"} {
+		y.submit(ada, "run: a\nname: "+name)
+	}
+
+	if _, err := ada.CancelJob(t.Context(), "j3"); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := ada.CancelJob(t.Context(), "j1"); err != nil {
+		t.Fatal(err)
+	}
+
+	for by, want := range map[string][]string{
+		"name":   {"j2", "j4", "j3", "j5", "j1"},
+		"-name":  {"j1", "j5", "j3", "j4", "j2"},
+		"ended":  {"j2", "j4", "j5", "j3", "j1"},
+		"-ended": {"j1", "j3", "j5", "j4", "j2"},
+		"-cost":  {"j5", "j4", "j3", "j2", "j1"}, // nothing costs anything
+	} {
+		names := walk(t, func(p api.Page) ([]string, string, error) {
+			page, err := ada.Jobs(t.Context(), api.JobFilter{Sort: by, Page: p})
+
+			var names []string
+			for _, j := range page.Jobs {
+				names = append(names, string(j.ID))
+			}
+
+			return names, page.Next, err
+		})
+
+		if !slices.Equal(names, want) {
+			t.Errorf("by %s: got %s, want %s", by, names, want)
+		}
+	}
+
+	for _, cursor := range []string{"j1", "x/j1", "1.5/", "1.5/x"} {
+		_, err := ada.Jobs(t.Context(), api.JobFilter{Sort: "-cost", Page: api.Page{Cursor: cursor}})
+		wantFault(t, err, fault.Invalid, "bad_cursor")
 	}
 }

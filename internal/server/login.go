@@ -58,11 +58,16 @@ func (s *Server) login(ctx context.Context, in *httpapi.Body[api.LoginRequest]) 
 }
 
 func (s *Server) whoami(ctx context.Context, _ *struct{}) (*httpapi.Body[api.Whoami], error) {
-	c := callerOf(ctx)
-	who := api.Whoami{User: c.User, Role: c.Role, Scope: c.Scope, Token: c.token, Member: c.Member, Leads: c.Leads}
+	return &httpapi.Body[api.Whoami]{Body: s.whoamiOf(callerOf(ctx))}, nil
+}
+
+// whoamiOf describes a caller to themselves.
+func (s *Server) whoamiOf(c caller) api.Whoami {
+	who := api.Whoami{User: c.User, Role: c.Role, Scope: c.Scope, Token: c.token, Member: c.Member, Leads: c.Leads,
+		Demo: s.Demo}
 	if t, ok := s.Directory.Token(c.token); ok {
 		who.Expires, who.Parent = t.Expires.UTC(), t.Parent
 	}
 
-	return &httpapi.Body[api.Whoami]{Body: who}, nil
+	return who
 }

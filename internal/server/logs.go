@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -52,72 +51,7 @@ func (s *Server) logRoutes() {
 		s.followLogs,
 	)
 
-	download := s.op("download-log", http.MethodGet, "/api/v1/jobs/{job}/logs/{run}/{rank}",
-		"Download the output of a rank, as far as it is there", "logs")
-	download.Description = "The output is a sequence of frames: time in milliseconds, stream (o, e or y) and length, " +
-		"separated by spaces and ended by a line end, then as many bytes and another line end."
-	download.Parameters = []*huma.Param{{Name: "offset", In: "query", Schema: &huma.Schema{Type: "integer"}}}
-	s.router.Plain(download, admitted, s.downloadLog)
-}
-
-// downloadLog sends the output of a rank as it is stored.
-func (s *Server) downloadLog(w http.ResponseWriter, r *http.Request) error {
-	ctx, stop := s.lasting(r.Context())
-	defer stop()
-
-	j, err := s.readableOutput(ctx, r.PathValue("job"))
-	if err != nil {
-		return err
-	}
-
-	log, err := s.findLog(ctx, &j, id.Run(r.PathValue("run")), r.PathValue("rank"))
-	if err != nil {
-		return err
-	}
-
-	offset := int64(0)
-	if text := r.URL.Query().Get("offset"); text != "" {
-		offset, err = strconv.ParseInt(text, 10, 64)
-		if err != nil || offset < 0 {
-			return fault.New(fault.Invalid, "bad_offset", "offset must be an integer of at least 0").WithField("offset")
-		}
-	}
-
-	st, err := s.Logbook.State(ctx, log)
-	if err != nil {
-		return err
-	}
-
-	end := max(st.Size, offset)
-	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Content-Length", strconv.FormatInt(end-offset, 10))
-
-	if err := s.Logbook.Copy(ctx, w, log, offset, end); err != nil {
-		s.Log.WarnContext(ctx, "sending output broke off", "run", log.Run, "rank", log.Rank, "error", err)
-		panic(http.ErrAbortHandler) // the answer has begun; the only way to say that it is not whole
-	}
-
-	return nil
-}
-
-// findLog returns the log of a rank of a job.
-func (s *Server) findLog(ctx context.Context, j *job.Job, name id.Run, rank string) (archive.Log, error) {
-	missing := fault.New(fault.NotFound, "run_not_found", "rank %s of run %s of job %s not found", rank, name, j.ID)
-	if of, _, ok := name.Split(); !ok || of != j.ID {
-		return archive.Log{}, missing
-	}
-
-	run, err := s.Store.Run(ctx, name)
-	if err != nil {
-		return archive.Log{}, err
-	}
-
-	n, err := strconv.Atoi(rank)
-	if err != nil || n < 0 || n >= len(run.Ranks) {
-		return archive.Log{}, missing
-	}
-
-	return archive.Log{Run: run.ID, UID: run.UID, Rank: n}, nil
+	s.rankLogRoutes()
 }
 
 type logInput struct {
@@ -127,6 +61,7 @@ type logInput struct {
 	Rank   int    `query:"rank" minimum:"-1" maximum:"4095" default:"-1" doc:"only this rank"`
 	Stream string `query:"stream" enum:"stdout,stderr,yard" doc:"only this stream"`
 	Grep   string `query:"grep" maxLength:"1000" doc:"only lines that match this regular expression"`
+	Errors bool   `query:"errors" doc:"only lines that look like errors"`
 	Tail   int    `query:"tail" minimum:"0" maximum:"100000" doc:"number of last lines of the latest run to start with"`
 
 	Since    time.Time `query:"since" doc:"only lines that began at or after this time"`
@@ -136,7 +71,7 @@ type logInput struct {
 
 // looks reports whether lines are looked for, so that reading may take long.
 func (in *logInput) looks() bool {
-	return in.Grep != "" || in.Stream != "" || in.Tail != 0 || !in.Since.IsZero() || !in.Until.IsZero()
+	return in.Grep != "" || in.Errors || in.Stream != "" || in.Tail != 0 || !in.Since.IsZero() || !in.Until.IsZero()
 }
 
 // logReader reads a job's output run after run, rank after rank.
@@ -165,13 +100,11 @@ func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error)
 
 	r := &logReader{s: s, job: j, rank: in.Rank, at: archive.Cursor{Epoch: 1}}
 	r.filter = archive.Filter{Stream: in.Stream, Since: in.Since, Until: in.Until, Collapse: in.Collapse}
-	r.filter.Budget = s.searches.budget()
-	if in.Grep != "" {
-		r.filter.Grep, err = pattern.Compile(in.Grep)
-		if err != nil {
-			return nil, fault.New(fault.Invalid, "bad_pattern", "invalid regular expression %q: %v", in.Grep, err).
-				WithField("grep")
-		}
+	r.filter.Budget, r.filter.Errors = s.searches.budget(), in.Errors
+
+	r.filter.Grep, err = compileGrep(in.Grep)
+	if err != nil {
+		return nil, err
 	}
 
 	if in.Run != "" {
@@ -205,6 +138,20 @@ func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error)
 	}
 
 	return r, nil
+}
+
+// compileGrep compiles the expression of a search; nil if there is none.
+func compileGrep(text string) (*pattern.Pattern, error) {
+	if text == "" {
+		return nil, nil //nolint:nilnil // no expression is no error
+	}
+
+	p, err := pattern.Compile(text)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "bad_pattern", "invalid regular expression %q: %v", text, err).WithField("grep")
+	}
+
+	return p, nil
 }
 
 // readableOutput returns a job whose output the caller may read, and is there.

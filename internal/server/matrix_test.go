@@ -49,7 +49,12 @@ const (
 )
 
 var matrix = map[string]matrixRow{
-	"login":         {"/api/v1/login", `{"token":"BOOTSTRAP"}`, everybody},
+	"login":    {"/api/v1/login", `{"token":"BOOTSTRAP"}`, everybody},
+	"sign-in":  {"/api/v1/session", `{"token":"PRESENTED"}`, everybody},
+	"sign-out": {"/api/v1/session", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"}, // they have none: 409
+
+	"sign-out-everywhere": {"/api/v1/sessions", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+
 	"info":          {"/api/v1/info", "", everybody},
 	"whoami":        {"/api/v1/whoami", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
 	"list-users":    {"/api/v1/users", "", "1 3333 3333 3333 3333 3333 333y 1"},
@@ -70,14 +75,24 @@ var matrix = map[string]matrixRow{
 	"submit-jobs": {"/api/v1/jobs", `{"file":"run: a","dry_run":true}`, "1 3333 3yyy 3yyy 3yyy 3yyy 3yyy 1"},
 	"list-jobs":   {"/api/v1/jobs?owner=ada", "", "1 3333 yyyy 3333 3333 yyyy yyyy 1"},
 	"get-job":     {"/api/v1/jobs/j1", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
-	"save-job":    {"/api/v1/jobs/j2/save", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
-	"pause-job":   {"/api/v1/jobs/j2/pause", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
-	"resume-job":  {"/api/v1/jobs/j2/resume", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
-	"edit-job":    {"/api/v1/jobs/j2/edit", `{"set":["expect=2h"]}`, "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
+
+	"get-job-file":   {"/api/v1/jobs/j1/file", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+	"list-templates": {"/api/v1/templates", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+
+	"save-job":   {"/api/v1/jobs/j2/save", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
+	"pause-job":  {"/api/v1/jobs/j2/pause", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
+	"resume-job": {"/api/v1/jobs/j2/resume", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
+	"list-queue": {"/api/v1/queue?owner=ada", "", "1 3333 yyyy 3333 3333 yyyy yyyy 1"},
+	"edit-job":   {"/api/v1/jobs/j2/edit", `{"set":["expect=2h"]}`, "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
+	"preview-edit": {
+		"/api/v1/jobs/j2/edit/preview", `{"set":["expect=2h"]}`, "1 3333 3yyy 3444 3yyy 3333 3yyy 1",
+	},
 	"cancel-job":  {"/api/v1/jobs/j2/cancel", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
 	"kill-job":    {"/api/v1/jobs/j2/kill", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
 	"read-logs":   {"/api/v1/jobs/j1/logs", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"follow-logs": {"/api/v1/jobs/j1/logs/follow", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+
+	"read-log-lines": {"/api/v1/jobs/j1/logs/j1.1/0/lines", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 
 	"download-log": {"/api/v1/jobs/j1/logs/j1.1/0", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 
@@ -94,11 +109,13 @@ var matrix = map[string]matrixRow{
 	"ask-outputs":         {"/api/v1/jobs/j1/outputs", `{"patterns":["x"],"run":"j1.1","rank":1}`, "1 3333 3444 3444 3444 3333 3444 1"}, // j1.1 has one rank
 	"get-outputs":         {"/api/v1/jobs/j1/outputs/j1.1/0", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"get-output-chunk":    {"/api/v1/jobs/j1/outputs/j1.1/0/chunks/" + digestOf("a"), "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+	"get-output-file":     {"/api/v1/jobs/j1/outputs/j1.1/0/file?path=a", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"download-checkpoint": {"/api/v1/checkpoints/j1.c1/archive", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 
 	"get-forecast":        {"/api/v1/jobs/j1/forecast", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"list-metrics":        {"/api/v1/jobs/j1/metrics", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"get-curve":           {"/api/v1/jobs/j1/curve?metric=loss", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+	"list-curves":         {"/api/v1/curves?job=j1", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"}, // jobs that one may not see are left out
 	"get-utilization":     {"/api/v1/jobs/j1/utilization", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"list-utilization":    {"/api/v1/utilization", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
 	"get-forecast-record": {"/api/v1/forecasts", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
@@ -127,7 +144,10 @@ var matrix = map[string]matrixRow{
 	},
 	"end-reservation": {"/api/v1/reservations/r1/end", "", "1 3333 3333 3333 3333 333y 333y 1"},
 
+	"get-summary":     {"/api/v1/summary", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+	"get-use-hours":   {"/api/v1/summary/hours", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
 	"list-nodes":      {"/api/v1/nodes", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+	"list-node-runs":  {"/api/v1/nodes/n1/runs", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
 	"get-node":        {"/api/v1/nodes/n1", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
 	"cordon-node":     {"/api/v1/nodes/n1/cordon", "", "1 3333 3333 3333 3333 333y 333y 1"},
 	"drain-node":      {"/api/v1/nodes/n1/drain", "", "1 3333 3333 3333 3333 333y 333y 1"},
@@ -148,6 +168,8 @@ var matrix = map[string]matrixRow{
 	"dismiss-question": {"/api/v1/inbox/j4.q1/dismiss", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
 
 	"get-retention": {"/api/v1/retention", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+	"what-if":       {"/api/v1/whatif", "{}", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+	"list-policies": {"/api/v1/policies", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
 
 	"list-quotas":  {"/api/v1/quotas", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
 	"put-quota":    {"/api/v1/quotas/user/bob", `{"gpus":3}`, "1 3333 3333 3333 3333 3333 333y 1"},
@@ -162,7 +184,9 @@ var matrix = map[string]matrixRow{
 
 	"usage":        {"/api/v1/usage?researcher=ada", "", "1 3333 yyyy 3333 3333 yyyy yyyy 1"},
 	"usage-report": {"/api/v1/usage/report?where=project=vision", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
+	"usage-series": {"/api/v1/usage/series?where=researcher=ada", "", "1 3333 yyyy 3333 3333 yyyy yyyy 1"},
 	"savings":      {"/api/v1/savings?where=researcher=ada", "", "1 3333 yyyy 3333 3333 yyyy yyyy 1"},
+	"waste":        {"/api/v1/waste?owner=ada", "", "1 3333 yyyy 3333 3333 yyyy yyyy 1"},
 
 	"missing-files": {"/api/v1/files/missing", `{"digests":[]}`, "1 3333 3yyy 3yyy 3yyy 3yyy 3yyy 1"},
 	"put-file":      {"/api/v1/files/" + digestOf("x"), "x", "1 3333 3yyy 3yyy 3yyy 3yyy 3yyy 1"},
@@ -331,6 +355,7 @@ func (y *yard) fillMatrix(n *node) *strings.Replacer {
 
 	return strings.NewReplacer(
 		"TOKEN", string(victim.ID),
+		"PRESENTED", y.newToken(tenant.Token{Kind: tenant.AccessToken, Owner: "ada", Scope: tenant.ScopeRead, Expires: soon}),
 		"JOIN", y.joinToken(100),
 		"CSR", strings.ReplaceAll(string(csr), "\n", `\n`),
 		"BOOTSTRAP", y.newToken(tenant.Token{
@@ -404,7 +429,7 @@ func TestTheDescriptionIsComplete(t *testing.T) {
 				}
 			}
 
-			if open := len(op.Security) == 0; open != slices.Contains([]string{"login", "info", "join"}, op.ID) {
+			if open := len(op.Security) == 0; open != slices.Contains([]string{"login", "sign-in", "info", "join"}, op.ID) {
 				t.Errorf("%s: open to everybody is %v", what, open)
 			}
 		}

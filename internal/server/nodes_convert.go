@@ -71,7 +71,6 @@ func toGPU(n *yardmaster.NodeInfo, g *fleet.GPU, seen *agentapi.Sighting) api.GP
 		Driver:    g.Driver,
 		Fake:      g.Fake,
 		Error:     g.Error,
-		State:     fleet.GPUIdle,
 		TFLOPS:    speed,
 		Origin:    origin,
 		Peak:      g.Peak,
@@ -82,25 +81,48 @@ func toGPU(n *yardmaster.NodeInfo, g *fleet.GPU, seen *agentapi.Sighting) api.GP
 		Foreign:   seen.Processes[g.Index],
 	}
 
+	if reading, ok := seen.Readings[g.Index]; ok && n.State == fleet.Ready {
+		out.Use = &reading
+	}
+
 	if len(n.Runs) == 0 {
 		out.Since = timeOrNil(n.Idle)
 	}
 
-	for i := range n.Room.Holds {
-		if h := &n.Room.Holds[i]; h.GPUs&fleet.Mask([]int{g.Index}) != 0 {
-			out.State, out.Job, out.Since = fleet.GPURunning, h.Job, runSince(n, h.Job)
-		}
-	}
+	out.State, out.Job = gpuState(n, g)
 
-	if out.State == fleet.GPUIdle && slices.Contains(n.Foreign, g.Index) {
-		out.State, out.Since = fleet.GPUForeign, timeOrNil(seen.Foreign[g.Index])
-	}
-
-	if g.Error != "" {
-		out.State, out.Since = fleet.GPUError, timeOrNil(seen.Failed[g.Index])
+	switch out.State {
+	case fleet.GPUIdle:
+	case fleet.GPURunning:
+		out.Since = runSince(n, out.Job)
+	case fleet.GPUForeign:
+		out.Since = timeOrNil(seen.Foreign[g.Index])
+	case fleet.GPUError:
+		out.Since = timeOrNil(seen.Failed[g.Index])
 	}
 
 	return out
+}
+
+// gpuState is what a GPU is doing, and the job that it is allocated to.
+func gpuState(n *yardmaster.NodeInfo, g *fleet.GPU) (state fleet.GPUState, of id.Job) {
+	state = fleet.GPUIdle
+
+	for i := range n.Room.Holds {
+		if h := &n.Room.Holds[i]; h.GPUs&fleet.Mask([]int{g.Index}) != 0 {
+			state, of = fleet.GPURunning, h.Job
+		}
+	}
+
+	if state == fleet.GPUIdle && slices.Contains(n.Foreign, g.Index) {
+		state = fleet.GPUForeign
+	}
+
+	if g.Error != "" {
+		state = fleet.GPUError
+	}
+
+	return state, of
 }
 
 // runSince is since when a job is on a node.

@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,17 +25,23 @@ import (
 )
 
 func (s *Server) outputRoutes() {
-	const tag, path = "outputs", "/api/v1/jobs/{job}/outputs"
-	huma.Register(s.api, s.op("list-outputs", http.MethodGet, path, "List the output files of a job by rank", tag),
+	const tag, of = "outputs", "/api/v1/jobs/{job}/outputs"
+	huma.Register(s.api, s.op("list-outputs", http.MethodGet, of, "List the output files of a job by rank", tag),
 		s.listOutputs)
-	huma.Register(s.api, s.op("get-outputs", http.MethodGet, path+"/{run}/{rank}",
+	huma.Register(s.api, s.op("get-outputs", http.MethodGet, of+"/{run}/{rank}",
 		"List the output files of a rank with their chunks", tag), s.getOutputs)
 
-	huma.Register(s.api, s.op("ask-outputs", http.MethodPost, path,
+	huma.Register(s.api, s.op("ask-outputs", http.MethodPost, of,
 		"Ask the nodes of a run for files from its folder", tag), s.askOutputs)
 
-	s.router.Plain(s.op("get-output-chunk", http.MethodGet, path+"/{run}/{rank}/chunks/{digest}",
+	s.router.Plain(s.op("get-output-chunk", http.MethodGet, of+"/{run}/{rank}/chunks/{digest}",
 		"Download a chunk of the output files of a rank", tag), admitted, s.getOutputChunk)
+
+	file := s.op("get-output-file", http.MethodGet, of+"/{run}/{rank}/file", "Download an output file of a rank", tag)
+	file.Parameters = []*huma.Param{{
+		Name: "path", In: "query", Required: true, Description: "path of the file", Schema: &huma.Schema{Type: "string"},
+	}}
+	s.router.Plain(file, admitted, s.getOutputFile)
 }
 
 func (s *Server) listOutputs(ctx context.Context, in *jobInput) (*httpapi.Body[api.OutputList], error) {
@@ -107,6 +115,17 @@ func (s *Server) findOutputs(ctx context.Context, name, run string, rank int) (j
 	return j, entry, err
 }
 
+// plainOutputs returns the output files of the rank that the path of a request names.
+func (s *Server) plainOutputs(r *http.Request) (job.Job, outputs.Entry, error) {
+	rank, err := strconv.Atoi(r.PathValue("rank"))
+	if err != nil || rank < 0 {
+		return job.Job{}, outputs.Entry{}, fault.New(fault.Invalid, "bad_rank", "rank must be an integer of at least 0").
+			WithField("rank")
+	}
+
+	return s.findOutputs(r.Context(), r.PathValue("job"), r.PathValue("run"), rank)
+}
+
 func (s *Server) getOutputChunk(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
 
@@ -115,12 +134,7 @@ func (s *Server) getOutputChunk(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	rank, err := strconv.Atoi(r.PathValue("rank"))
-	if err != nil || rank < 0 {
-		return fault.New(fault.Invalid, "bad_rank", "rank must be an integer of at least 0").WithField("rank")
-	}
-
-	j, entry, err := s.findOutputs(ctx, r.PathValue("job"), r.PathValue("run"), rank)
+	j, entry, err := s.plainOutputs(r)
 	if err != nil {
 		return err
 	}
@@ -139,6 +153,46 @@ func (s *Server) getOutputChunk(w http.ResponseWriter, r *http.Request) error {
 	if _, err := io.Copy(w, f); err != nil {
 		s.Log.WarnContext(ctx, "sending a chunk broke off", "digest", digest, "error", err)
 		panic(http.ErrAbortHandler) // the answer has begun; the only way to say that it is not whole
+	}
+
+	return nil
+}
+
+// getOutputFile sends one file as a whole, for browsers. It is an attachment whatever is in it: shown as a page it
+// would act with the rights of whoever is signed in.
+func (s *Server) getOutputFile(w http.ResponseWriter, r *http.Request) error {
+	ctx, stop := s.lasting(r.Context())
+	defer stop()
+
+	j, entry, err := s.plainOutputs(r)
+	if err != nil {
+		return err
+	}
+
+	files, err := s.outputs.Files(ctx, &entry)
+	if err != nil {
+		return err
+	}
+
+	name := r.URL.Query().Get("path")
+
+	at := slices.IndexFunc(files, func(f api.CheckpointFile) bool { return f.Path == name && f.Link == "" })
+	if at < 0 {
+		return fault.New(fault.NotFound, "file_not_found", "file %q of run %s not found", name, entry.Run).WithField("path")
+	}
+
+	s.noteRead(ctx, j.Owner, j.ID, "the output files of run "+string(entry.Run))
+
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Length", strconv.FormatInt(files[at].Size, 10))
+	w.Header().Set("Content-Disposition",
+		mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(name)}))
+
+	for _, chunk := range files[at].Chunks {
+		if err := s.writeChunk(ctx, w, chunk.Digest); err != nil {
+			s.Log.WarnContext(ctx, "sending an output file broke off", "run", entry.Run, "path", name, "error", err)
+			panic(http.ErrAbortHandler)
+		}
 	}
 
 	return nil

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -134,6 +136,56 @@ func TestOutputFilesAreListedAndFetched(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
+	}
+}
+
+func TestAnOutputFileIsDownloadedAsAWhole(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	ada := y.researcher("ada")
+	n := y.join("n")
+	n.listen()
+
+	j := y.submit(ada, "run: x\noutputs: [runs]")[0].ID
+	run := id.NewRun(j, 1)
+	launch := n.assigned(run).Launch
+
+	const name = "runs/größe \"1\".html"
+	file := api.CheckpointFile{Path: name, Mode: 0o644}
+
+	for _, piece := range []string{"one, ", "two"} {
+		y.must(n.PutChunk(t.Context(), run, digestOf(piece), []byte(piece)))
+		file.Chunks = append(file.Chunks, api.CheckpointChunk{Digest: digestOf(piece), Size: int64(len(piece))})
+		file.Size += int64(len(piece))
+	}
+
+	text, err := json.Marshal(api.CheckpointManifest{Files: []api.CheckpointFile{file}})
+	y.must(err)
+	y.must(n.enters(run, launch.UID, string(text)))
+
+	get := func(user id.User, path string) reply {
+		token := y.token(user, tenant.Researcher, tenant.ScopeRead)
+
+		return y.raw(y.http, http.MethodGet, fmt.Sprintf("/api/v1/jobs/%s/outputs/%s/0/file?path=%s", j, run,
+			url.QueryEscape(path)), token, "")
+	}
+
+	got := get("ada", name)
+	if got.status != http.StatusOK || string(got.body) != "one, two" {
+		t.Errorf("the file is %q (%d)", got.body, got.status)
+	}
+
+	// A browser must not show it as a page of the server.
+	kind, params, err := mime.ParseMediaType(got.header.Get("Content-Disposition"))
+	if err != nil || kind != "attachment" || params["filename"] != "größe \"1\".html" {
+		t.Errorf("it is sent as %s %v (%v)", kind, params, err)
+	}
+
+	if got := get("ada", "runs"); got.p.Code != "file_not_found" {
+		t.Errorf("a folder: %+v", got.p)
+	}
+	if got := get("bob", name); got.p.Code != "job_not_found" {
+		t.Errorf("another user: %+v", got.p)
 	}
 }
 

@@ -61,10 +61,13 @@ func (s *Server) savings(ctx context.Context, in *savingsInput) (*written, error
 	}
 
 	report := sum.Report()
-	value := toSavings(report)
-	value.Decisions = toReasons(sum.Greatest())
 
-	out, err := in.write(value, report.WriteCSV)
+	out, err := in.write(func() any {
+		value := toSavings(report)
+		value.Decisions = toReasons(sum.Greatest())
+
+		return value
+	}, report.WriteCSV)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

@@ -31,6 +31,7 @@ import (
 	"trainyard/internal/diskspace"
 	"trainyard/internal/id"
 	"trainyard/internal/logs/archive"
+	"trainyard/internal/place"
 	"trainyard/internal/retention"
 	"trainyard/internal/server/agentapi"
 	"trainyard/internal/server/collector"
@@ -42,6 +43,7 @@ import (
 	"trainyard/internal/server/metrics"
 	"trainyard/internal/server/notifier"
 	"trainyard/internal/server/outputs"
+	"trainyard/internal/server/portal"
 	"trainyard/internal/server/utilization"
 	"trainyard/internal/store"
 	"trainyard/internal/vault"
@@ -72,6 +74,8 @@ type Config struct {
 	// can, so that nobody else may use it.
 	Personal bool
 	Notify   notifier.Settings
+	// Demo says that all that the yard has is simulated. Every answer says so.
+	Demo bool
 }
 
 // Deps is what a server works with.
@@ -88,9 +92,14 @@ type Deps struct {
 	Log         *slog.Logger
 	Registry    *prometheus.Registry
 	Metrics     *metrics.Collector // of the yard, for Registry; nil to show those of the server alone
-	Servers     func() []string    // addresses of all servers, the leader first
+	Servers     func() []string    // addresses of all servers, the leader first; none if there can be only one
+	Address     string             // under which agents reach this server
 	Stock       func() collector.Stock
-	Vault       *vault.Vault // encrypts secrets; nil for a server that does not lead
+	Vault       *vault.Vault   // encrypts secrets; nil for a server that does not lead
+	Portal      *portal.Portal // the pages
+	Codes       *Codes         // links that sign in once
+	Policies    place.Registry // that the configuration can name
+	WhatIf      WhatIf         // simulates the yard; nil for none
 }
 
 // Server answers HTTP.
@@ -100,26 +109,32 @@ type Server struct {
 	started  time.Time
 	limiter  *rateLimiter
 	searches *searches
-	reports  *turnstile
-	streams  *httpapi.Slots
-	shared   *fanout.Hub[logKey, logPlace] // output that is followed
-	uploads  *httpapi.Slots
-	joins    joins
-	quota    *content.Quota
-	openAPI  func() (document, error)
-	used     *lastUsed
-	access   *accessLog
-	health   *health
-	mux      *gate
-	api      huma.API
-	router   httpapi.Router
-	agents   *agentapi.Server
-	seer     *forecaster.Forecaster
-	content  *content.Content
-	outputs  *outputs.Catalogue
-	notifier *notifier.Notifier
-	use      *utilization.Recorder
-	tests    *rateLimiter // of channels
+
+	summaries  summaries
+	reports    *turnstile
+	rehearsals *turnstile
+	starts     starts
+	whatIfs    *turnstile
+	streams    *httpapi.Slots
+	shared     *fanout.Hub[logKey, logPlace] // output that is followed
+	uploads    *httpapi.Slots
+	joins      joins
+	quota      *content.Quota
+	openAPI    func() (document, error)
+	used       *lastUsed
+	access     *accessLog
+	health     *health
+	mux        *gate
+	api        huma.API
+	router     httpapi.Router
+	agents     *agentapi.Server
+	seer       *forecaster.Forecaster
+	content    *content.Content
+	outputs    *outputs.Catalogue
+	notifier   *notifier.Notifier
+	use        *utilization.Recorder
+	tests      *rateLimiter // of channels
+	origins    *http.CrossOriginProtection
 
 	lagPatience time.Duration // with those who follow output and fall behind
 
@@ -130,9 +145,20 @@ type Server struct {
 func New(c Config, d Deps, start string) *Server {
 	s := &Server{Config: c, Deps: d, started: d.Clock.Now(), lagPatience: lagPatience}
 	s.mux = &gate{http.NewServeMux(), s}
+
+	if s.Portal == nil {
+		s.Portal = portal.None()
+	}
+
+	if s.WhatIf == nil {
+		s.WhatIf = noSimulator
+	}
+
 	s.limiter = newRateLimiter(c.Rate, c.Burst, d.Clock)
 	s.searches = newSearches(d.Clock)
 	s.reports = newTurnstile(reportsEach, reportsAtAll, reportWait, api.CodeTooManyReports, "reports")
+	s.rehearsals = newTurnstile(rehearsalsEach, rehearsalsAtAll, rehearsalWait, api.CodeTooManyPreviews, "previews")
+	s.whatIfs = newTurnstile(whatIfEach, whatIfAtAll, whatIfWait, "too_many_simulations", "simulations")
 	s.streams = httpapi.NewSlots(c.MaxStreams, c.MaxStreams*allUsers, "too_many_streams", "live feeds")
 	s.shared = fanout.NewHub[logKey, logPlace](sharedOutput, allSharedOutput)
 	s.uploads = httpapi.NewSlots(c.MaxUploads, c.MaxUploads*allUsers, api.CodeTooManyUploads, "uploads")
@@ -153,6 +179,7 @@ func New(c Config, d Deps, start string) *Server {
 		Query: s.query,
 	})
 	s.tests = newRateLimiter(1/testPause.Seconds(), testsBurst, d.Clock)
+	s.origins = http.NewCrossOriginProtection()
 	s.use = utilization.New(utilization.Deps{Store: d.Store, Clock: d.Clock, Log: d.Log})
 	d.Loop.Tell(s.use.Follow)
 	s.agents = agentapi.New(s.agentConfig(start))
@@ -205,10 +232,14 @@ func (s *Server) agentConfig(start string) agentapi.Config {
 
 func (s *Server) routes() {
 	s.jobRoutes()
+	s.queueRoutes()
 	s.logRoutes()
 	s.checkpointRoutes()
 	s.outputRoutes()
 	s.nodeRoutes()
+	s.nodeRunRoutes()
+	s.summaryRoutes()
+	s.draftRoutes()
 	s.offerRoutes()
 	s.leaseRoutes()
 	s.inboxRoutes()
@@ -221,14 +252,19 @@ func (s *Server) routes() {
 	s.reservationRoutes()
 	s.usageRoutes()
 	s.savingsRoutes()
-	s.seer.Routes(forecaster.Edge{API: s.api, Security: byToken, Allow: allow, Fail: s.fail, Job: s.readJob})
+	s.wasteRoutes()
+	s.seer.Routes(forecaster.Edge{
+		API: s.api, Security: byToken, Allow: allow, Fail: s.fail, Job: s.readJob, Sees: seesJob,
+	})
 	s.loginRoutes()
+	s.sessionRoutes()
 	s.userRoutes()
 	s.tokenRoutes()
 	s.projectRoutes()
 	s.eventRoutes()
 	s.fileRoutes()
 	s.retentionRoutes()
+	s.whatIfRoutes()
 	s.agents.Routes(s.router)
 	s.infoRoutes()
 }
@@ -267,7 +303,19 @@ func (s *Server) adoptContent(ctx context.Context) {
 }
 
 // Handler answers requests.
-func (s *Server) Handler() http.Handler { return s.audited(s.recovered(s.mux)) }
+func (s *Server) Handler() http.Handler { return s.labelled(s.audited(s.recovered(s.mux))) }
+
+// labelled says with every answer of a simulated yard that it is one.
+func (s *Server) labelled(next http.Handler) http.Handler {
+	if !s.Demo {
+		return next
+	}
+
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(api.HeaderDemo, "yes")
+		next.ServeHTTP(w, r)
+	})
+}
 
 // recovered answers a request whose handler panicked, and logs it.
 func (s *Server) recovered(next http.Handler) http.Handler {

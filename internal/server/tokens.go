@@ -131,7 +131,15 @@ func (s *Server) addToken(
 	who := callerOf(ctx)
 	answer, err := s.do(ctx, yardmaster.AddToken{Token: t, With: who.token, By: string(who.User)})
 
-	return s.newToken(ctx, answer, secret, err)
+	made, err := s.newToken(ctx, answer, secret, err)
+	if err == nil && t.Kind == tenant.JoinToken {
+		made.Body.Servers = s.Servers()
+		if len(made.Body.Servers) == 0 {
+			made.Body.Servers = []string{s.Address}
+		}
+	}
+
+	return made, err
 }
 
 // wantedToken checks a request for a token and fills in what was left out.

@@ -39,7 +39,7 @@ func (s *Server) usage(ctx context.Context, in *usageInput) (*written, error) {
 		return nil, s.fail(ctx, err)
 	}
 
-	out, err := in.write(value, u.WriteCSV)
+	out, err := in.write(func() any { return value }, u.WriteCSV)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

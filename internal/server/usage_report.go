@@ -3,7 +3,9 @@ package server
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"reflect"
@@ -40,6 +42,13 @@ func (s *Server) usageRoutes() {
 			reflect.TypeFor[api.UsageReport]()),
 		s.usageReport,
 	)
+
+	huma.Register(
+		s.api,
+		s.op("usage-series", http.MethodGet, "/api/v1/usage/series", "Report how usage and cost of a period went, by one key",
+			"usage"),
+		s.usageSeries,
+	)
 }
 
 // reportOp describes an operation whose answer is JSON, or CSV where that is asked for.
@@ -58,7 +67,7 @@ const csvType = "text/csv"
 // written is an answer that may be JSON or CSV.
 type written struct {
 	ContentType string `header:"Content-Type"`
-	Body        any
+	Body        func(huma.Context)
 }
 
 // Form says in which form an answer is wanted.
@@ -67,18 +76,35 @@ type Form struct {
 	Format string `query:"format" enum:"json,csv" doc:"response format; default: chosen by the Accept header"`
 }
 
-// write answers with a value, or with the table that csv writes.
-func (f *Form) write(value any, csv func(io.Writer) error) (*written, error) {
-	if f.Format != "csv" && (f.Format != "" || !strings.HasPrefix(f.Accept, csvType)) {
-		return &written{"application/json", value}, nil
+// write answers with a value, or with the table that csv writes, row by row as it is sent.
+func (f *Form) write(value func() any, csv func(io.Writer) error) (*written, error) {
+	if f.Format == "csv" || f.Format == "" && strings.HasPrefix(f.Accept, csvType) {
+		return &written{csvType + "; charset=utf-8", func(hc huma.Context) { send(hc, csv) }}, nil
 	}
 
-	var out bytes.Buffer
-	if err := csv(&out); err != nil {
-		return nil, err
+	var text bytes.Buffer
+
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+
+	if err := encoder.Encode(value()); err != nil {
+		return nil, fmt.Errorf("write a report: %w", err)
 	}
 
-	return &written{csvType + "; charset=utf-8", out.Bytes()}, nil
+	return &written{"application/json", func(hc huma.Context) {
+		send(hc, func(w io.Writer) error {
+			_, err := text.WriteTo(w)
+			return err
+		})
+	}}, nil
+}
+
+// send writes an answer. If that fails the connection is broken off: the answer has begun, and nothing else says
+// that it is not whole.
+func send(hc huma.Context, write func(io.Writer) error) {
+	if err := write(hc.BodyWriter()); err != nil {
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // Period is of what time a report is.
@@ -202,10 +228,12 @@ func (s *Server) usageReport(ctx context.Context, in *usageReportInput) (*writte
 		return nil, s.fail(ctx, err)
 	}
 
-	value := toUsageReport(report)
-	value.NoTariff = noTariff
+	out, err := in.write(func() any {
+		value := toUsageReport(report)
+		value.NoTariff = noTariff
 
-	out, err := in.write(value, report.WriteCSV)
+		return value
+	}, report.WriteCSV)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

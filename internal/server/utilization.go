@@ -55,7 +55,7 @@ func (s *Server) listUtilization(ctx context.Context, _ *struct{}) (*httpapi.Bod
 		}
 
 		if one != nil {
-			one.Points = nil // of one job at a time
+			one.Points, one.Earlier = nil, nil // of one job at a time
 			page.Jobs = append(page.Jobs, *one)
 		}
 	}

@@ -51,8 +51,27 @@ type device struct {
 	uncorrected int64
 	// recovery is the action that the driver recommends after an error, "" for none.
 	recovery string
+	celsius  float64 // its temperature, 0 if unknown
 	// hot says at which temperature the device slows itself down, "" if it is not that hot.
 	hot string
+}
+
+// reading returns what people are shown of the device at present.
+func (d *device) reading() fleet.GPUReading {
+	r := fleet.GPUReading{GPU: d.gpu.Index, Memory: d.used}
+	if d.utilization >= 0 {
+		r.Busy = &d.utilization
+	}
+
+	if d.draw >= 0 {
+		r.Watts = &d.draw
+	}
+
+	if d.celsius > 0 {
+		r.Celsius = &d.celsius
+	}
+
+	return r
 }
 
 // busy reports whether anyone uses the device.

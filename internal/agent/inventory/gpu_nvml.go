@@ -249,6 +249,10 @@ func recoveryName(action uint32) string {
 func (d *device) readHeat(handle nvml.Device) {
 	now, ret1 := handle.GetTemperature(nvml.TEMPERATURE_GPU)
 	slow, ret2 := handle.GetTemperatureThreshold(nvml.TEMPERATURE_THRESHOLD_SLOWDOWN)
+	if ret1 == nvml.SUCCESS {
+		d.celsius = float64(now)
+	}
+
 	if ret1 == nvml.SUCCESS && ret2 == nvml.SUCCESS && slow > 0 && now >= slow {
 		d.hot = fmt.Sprintf("at %d °C", slow)
 		return

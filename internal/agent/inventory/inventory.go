@@ -80,6 +80,7 @@ type Machine struct {
 
 	useMu sync.Mutex // apart from mu, which is held while a driver hangs
 	use   []job.GPUUse
+	seen  []fleet.GPUReading
 }
 
 // Open reads the stored history and measurements of the machine.
@@ -253,10 +254,13 @@ func (m *Machine) observeUse(devices []device, held []int) {
 	m.warm = false
 }
 
-// noteUse remembers how busy the devices are that say so.
+// noteUse remembers how busy the devices are that say so, and what else there is to read from them.
 func (m *Machine) noteUse(devices []device) {
 	var list []job.GPUUse
+	var seen []fleet.GPUReading
 	for i := range devices {
+		seen = append(seen, devices[i].reading())
+
 		if d := &devices[i]; d.utilization >= 0 {
 			list = append(list, job.GPUUse{Index: d.gpu.Index, Busy: d.utilization, Memory: int64(d.used)})
 		}
@@ -265,7 +269,15 @@ func (m *Machine) noteUse(devices []device) {
 	m.useMu.Lock()
 	defer m.useMu.Unlock()
 
-	m.use = list
+	m.use, m.seen = list, seen
+}
+
+// Readings returns what was read from the GPUs at the newest look. It does not wait for a look that is under way.
+func (m *Machine) Readings() []fleet.GPUReading {
+	m.useMu.Lock()
+	defer m.useMu.Unlock()
+
+	return slices.Clone(m.seen)
 }
 
 // LookAtUse asks the driver how busy the GPUs are. While a look at the machine is under way, that one tells.

@@ -150,6 +150,10 @@ func (g *smiGPU) device(index int, driver string) device {
 		utilization: -1,
 	}
 
+	if celsius, ok := amount(g.Heat.Now); ok {
+		d.celsius = celsius
+	}
+
 	if percent, ok := amount(g.Busy); ok && percent >= 0 {
 		d.utilization = min(percent/100, 1)
 	}

@@ -3,6 +3,7 @@ package forecasts
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"trainyard/internal/api"
 	"trainyard/internal/cli/table"
@@ -32,8 +33,75 @@ func (f *Forecasts) showRecord(ctx context.Context, c *api.Client) error {
 			}
 		}
 
+		if err := f.bases(r.Bases); err != nil {
+			return err
+		}
+
+		if err := f.worst(r.Worst); err != nil {
+			return err
+		}
+
 		return f.model(&r)
 	})
+}
+
+// basisWords say what forecasts were based on.
+var basisWords = map[string]string{
+	"steps":  "declared steps",
+	"like":   "similar jobs",
+	"alone":  "its own curve",
+	"before": "no point yet",
+}
+
+// bases shows how accurate forecasts were by what they were based on.
+func (f *Forecasts) bases(list []api.BasisAccuracy) error {
+	if len(list) == 0 {
+		return nil
+	}
+
+	if err := f.write("\nAccuracy by basis\n"); err != nil {
+		return err
+	}
+
+	t := f.NewTable("BASIS", "FORECASTS", "MEDIAN ERROR", "P80 ERROR", "IN 80% INTERVAL")
+	for i := range list {
+		b := &list[i]
+
+		covered := ""
+		if b.CoveredOf > 0 {
+			covered = fmt.Sprintf("%s (n=%d)", humanize.Percent(b.Covered), b.CoveredOf)
+		}
+
+		t.Row(basisWords[b.Basis], strconv.Itoa(b.Count), humanize.Percent(b.Median), humanize.Percent(b.P80), covered)
+	}
+
+	return t.Write(f.Stdout)
+}
+
+// worst shows forecasts of the newest jobs that were farthest off.
+func (f *Forecasts) worst(list []api.WorstForecast) error {
+	if len(list) == 0 {
+		return nil
+	}
+
+	if err := f.write("\nLargest errors of the newest jobs\n"); err != nil {
+		return err
+	}
+
+	t := f.NewTable("JOB", "NAME", "OWNER", "FINISHED", "AT", "TOOK", "BASIS", "IN 80% INTERVAL")
+	for i := range list {
+		w := &list[i]
+
+		covered := ""
+		if w.Covered != nil {
+			covered = map[bool]string{true: "yes", false: "no"}[*w.Covered]
+		}
+
+		t.Row(string(w.Job), w.Name, string(w.Owner), humanize.Ago(w.Finished, f.now()), humanize.Percent(w.Progress),
+			fmt.Sprintf("%.2g× the estimate", w.Ratio), basisWords[w.Basis], covered)
+	}
+
+	return t.Write(f.Stdout)
 }
 
 // summary says how many finished jobs forecasts are based on, and their coverage.

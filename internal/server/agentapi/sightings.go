@@ -34,6 +34,7 @@ type Sighting struct {
 	Processes map[int][]api.ForeignProcess // of others, by GPU
 	Foreign   map[int]time.Time            // GPUs that others use, since
 	Failed    map[int]time.Time            // GPUs out of use, since
+	Readings  map[int]fleet.GPUReading     // by GPU
 }
 
 func newSightings() *sightings {
@@ -63,6 +64,11 @@ func (s *Server) noteReport(n id.Node, r *api.Report) []api.GPURelease {
 
 	for _, g := range r.Foreign {
 		next.Foreign[g] = since(old.Foreign, g, now)
+	}
+
+	next.Readings = make(map[int]fleet.GPUReading, len(r.GPUs))
+	for _, g := range r.GPUs {
+		next.Readings[g.GPU] = g
 	}
 
 	if r.Inventory != nil {

@@ -21,9 +21,12 @@ const (
 	idleBusy     = 0.3 // of the time: GPUs that work less wait for something
 )
 
+// TooShort reports whether a run was measured too briefly to say anything about the next.
+func TooShort(u *api.Utilization) bool { return u.Elapsed < minElapsed || u.Samples < minSamples }
+
 // advise says what to ask for the next time, like seff does. It says nothing where the run was as it should be.
 func advise(u *api.Utilization, idle int) []string {
-	if u.Elapsed < minElapsed || u.Samples < minSamples {
+	if TooShort(u) {
 		return []string{fmt.Sprintf("no recommendation: measured for %s, which is too short",
 			humanize.Duration(int64(u.Elapsed*1e9)))}
 	}

@@ -1,6 +1,7 @@
 package utilization
 
 import (
+	"slices"
 	"time"
 
 	"trainyard/internal/id"
@@ -13,11 +14,24 @@ const maxPoints = 120
 // maxCourses bounds of how many ranks of a run the course is kept; of the others the sums are.
 const maxCourses = 8
 
-// runRecord is what is known of one run of a job; the job's newest one is kept.
+// Of earlier runs the course of the first rank is kept, of so many of them and in so many points.
+const (
+	maxEarlier       = 10
+	maxEarlierPoints = 40
+)
+
+// runRecord is what is known of the newest run of a job, and the courses of those before it.
 type runRecord struct {
-	Run   id.Run              `json:"run"`
-	Ranks map[int]*rankRecord `json:"ranks"`
-	Ended bool                `json:"ended,omitempty"`
+	Run     id.Run              `json:"run"`
+	Ranks   map[int]*rankRecord `json:"ranks"`
+	Ended   bool                `json:"ended,omitempty"`
+	Earlier []runCourse         `json:"earlier,omitempty"` // oldest first
+}
+
+// runCourse is the course of a run that another one has followed.
+type runCourse struct {
+	Run    id.Run  `json:"run"`
+	Points []point `json:"points"`
 }
 
 // rankRecord is what one rank has used.
@@ -48,6 +62,56 @@ type point struct {
 	CPUs    float64   `json:"cpus"`
 	Memory  float64   `json:"memory"`
 	Busy    float64   `json:"busy"`
+	// GPUMemory is the most on one GPU; 0 where it was not recorded.
+	GPUMemory float64 `json:"gpu_memory,omitempty"`
+}
+
+// follow begins the record of another run. Of the run before, its course is kept.
+func (r *runRecord) follow(next id.Run) {
+	earlier := r.Earlier
+
+	if first := r.Ranks[0]; first != nil {
+		if points := thin(first.course(), maxEarlierPoints); len(points) > 0 {
+			earlier = append(earlier, runCourse{Run: r.Run, Points: points})
+		}
+	}
+
+	if extra := len(earlier) - maxEarlier; extra > 0 {
+		earlier = slices.Delete(earlier, 0, extra)
+	}
+
+	*r = runRecord{Run: next, Ranks: map[int]*rankRecord{}, Earlier: earlier}
+}
+
+// course is all points of a rank, with the one that is being filled.
+func (r *rankRecord) course() []point {
+	points := slices.Clone(r.Points)
+	if r.Open.Samples > 0 {
+		points = append(points, r.Open)
+	}
+
+	return points
+}
+
+// thin makes at most so many points of a course: neighbours become one.
+func thin(points []point, most int) []point {
+	width := (len(points) + most - 1) / most
+	if width <= 1 {
+		return points
+	}
+
+	var out []point
+
+	for piece := range slices.Chunk(points, width) {
+		one := piece[0]
+		for _, p := range piece[1:] {
+			one = merge(one, p)
+		}
+
+		out = append(out, one)
+	}
+
+	return out
 }
 
 // add adds a measurement. One that is not newer than the last changes nothing but what the end of a rank says.
@@ -66,7 +130,7 @@ func (r *rankRecord) add(u *job.Use, ended, course bool) {
 		return
 	}
 
-	one := point{At: u.At, Samples: 1, Memory: float64(u.Memory), Busy: busy(u)}
+	one := point{At: u.At, Samples: 1, Memory: float64(u.Memory), Busy: busy(u), GPUMemory: gpuMemory(u)}
 	if r.Samples > 0 {
 		one.CPUs = max(u.CPUSeconds-r.Last.CPUSeconds, 0) / elapsed
 		r.Memory += float64(u.Memory) * elapsed
@@ -131,6 +195,16 @@ func busy(u *job.Use) float64 {
 	return sum / float64(len(u.GPUs))
 }
 
+// gpuMemory is the most in use on one GPU of a rank.
+func gpuMemory(u *job.Use) float64 {
+	most := int64(0)
+	for _, g := range u.GPUs {
+		most = max(most, g.Memory)
+	}
+
+	return float64(most)
+}
+
 // extend adds a sample to the course.
 func (r *rankRecord) extend(one point) {
 	r.Open = merge(r.Open, one)
@@ -161,5 +235,6 @@ func merge(a, b point) point {
 	return point{
 		At: b.At, Samples: a.Samples + b.Samples,
 		CPUs: mean(a.CPUs, b.CPUs), Memory: mean(a.Memory, b.Memory), Busy: mean(a.Busy, b.Busy),
+		GPUMemory: mean(a.GPUMemory, b.GPUMemory),
 	}
 }

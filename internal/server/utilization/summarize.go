@@ -34,7 +34,13 @@ func summarize(j *job.Job, runs []job.Run, r *runRecord) (api.Utilization, error
 	}
 
 	sum.write(&out)
-	out.Points = course(r, &sum)
+	if first := r.Ranks[0]; first != nil { // the others run beside it
+		out.Points = sum.course(first.course())
+	}
+
+	for _, e := range r.Earlier {
+		out.Earlier = append(out.Earlier, api.RunCourse{Run: e.Run, Points: sum.course(e.Points)})
+	}
 
 	for _, resource := range slices.Sorted(maps.Keys(sum.missing)) {
 		if why := sum.missing[resource]; why != "" {
@@ -180,26 +186,22 @@ func (s *sums) amounts(a *amounts, measured func(job.Resource) bool, ranks float
 	return out
 }
 
-// course is the downsampled course of a run, of its first rank: the others run beside it.
-func course(r *runRecord, s *sums) []api.UsePoint {
-	first, ok := r.Ranks[0]
-	if !ok {
-		return nil
-	}
-
-	points := slices.Clone(first.Points)
-	if first.Open.Samples > 0 {
-		points = append(points, first.Open)
+// course shows the points of a run. What is not measured now was not measured then.
+func (s *sums) course(points []point) []api.UsePoint {
+	measured := func(r job.Resource) bool {
+		_, missing := s.missing[r]
+		return !missing
 	}
 
 	out := make([]api.UsePoint, len(points))
 	for i := range points {
-		a := amounts{cpus: points[i].CPUs, memory: points[i].Memory, busy: points[i].Busy}
-		out[i] = api.UsePoint{At: points[i].At, UseAmounts: s.amounts(&a, func(r job.Resource) bool {
-			_, missing := s.missing[r]
-			return !missing
-		}, 1)}
-		out[i].GPUMemory = nil
+		p := &points[i]
+		a := amounts{cpus: p.CPUs, memory: p.Memory, busy: p.Busy, gpuMemory: int64(p.GPUMemory)}
+		out[i] = api.UsePoint{At: p.At, UseAmounts: s.amounts(&a, measured, 1)}
+
+		if p.GPUMemory == 0 {
+			out[i].GPUMemory = nil
+		}
 	}
 
 	return out

@@ -1,7 +1,8 @@
 // Package utilization keeps what runs use of their nodes, and says at their end what to ask for the next time.
 //
 // Agents report with each rank what it uses; of the newest run of a job sums, peaks and a downsampled course are kept,
-// in memory while it runs and as a document of the store. It runs beside the loop and decides nothing about jobs.
+// and of those before it the course, in memory while it runs and as a document of the store. It runs beside the loop
+// and decides nothing about jobs.
 package utilization
 
 import (
@@ -90,7 +91,7 @@ func (r *Recorder) take(ctx context.Context, name id.Job, n id.Node, one *api.Ra
 			return // of an earlier run
 		}
 
-		known.runRecord = runRecord{Run: one.Run, Ranks: map[int]*rankRecord{}}
+		known.follow(one.Run)
 	}
 
 	rank, ok := known.Ranks[one.Rank]
@@ -162,16 +163,16 @@ func (r *Recorder) Follow(b *yardmaster.Batch) {
 
 // Run stores what has changed until ctx ends.
 func (r *Recorder) Run(ctx context.Context) {
-	clock.Every(ctx, r.Clock, flushEvery, func(time.Time) { r.flush(ctx) })
+	clock.Every(ctx, r.Clock, flushEvery, func(time.Time) { r.Flush(ctx) })
 
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 
-	r.flush(last)
+	r.Flush(last)
 }
 
-// flush stores what has changed, and forgets jobs that have ended.
-func (r *Recorder) flush(ctx context.Context) {
+// Flush stores what has changed, and forgets jobs that have ended.
+func (r *Recorder) Flush(ctx context.Context) {
 	var docs []store.Document
 	var names []id.Job
 

@@ -65,7 +65,10 @@ func (k *kit) of(ended bool) api.Utilization {
 	}
 
 	rank := job.Rank{GPUs: []int{0, 1}, CPUs: 8000, Memory: 32 << 30}
-	runs := []job.Run{{ID: "j1.1", Ranks: []job.Rank{rank}}, {ID: "j1.2", Ranks: []job.Rank{rank}}}
+	var runs []job.Run
+	for epoch := 1; epoch <= 2*maxEarlier; epoch++ {
+		runs = append(runs, job.Run{ID: id.NewRun("j1", epoch), Ranks: []job.Rank{rank}})
+	}
 
 	u, err := k.Of(k.Context(), j, runs)
 	if err != nil {
@@ -182,12 +185,50 @@ func TestTheCourseIsBounded(t *testing.T) {
 	}
 }
 
+func TestTheCoursesOfEarlierRunsAreKept(t *testing.T) {
+	t.Parallel()
+	k := newKit(t)
+
+	const runs, samples = maxEarlier + 3, 100
+	for run := 1; run <= runs; run++ {
+		name := id.NewRun("j1", run)
+		k.orders = append(k.orders, yardmaster.Order{Run: name})
+
+		for i := range samples {
+			k.report(name, 0, 10_000*run+i, job.Use{Memory: int64(run), GPUs: gpus(0.5)}, job.RunRunning)
+		}
+	}
+
+	k.report("j1.2", 0, 1e6, job.Use{Memory: 1}, job.RunRunning) // late, and of no use any more
+	k.Flush(t.Context())
+	k.Recorder = k.another(k.Store)
+
+	u := k.of(false)
+	if len(u.Earlier) != maxEarlier || u.Earlier[0].Run != "j1.3" || u.Earlier[maxEarlier-1].Run != "j1.12" {
+		t.Fatalf("courses of %d earlier runs are kept, want those of the newest %d", len(u.Earlier), maxEarlier)
+	}
+
+	for i, e := range u.Earlier {
+		if n := len(e.Points); n < maxEarlierPoints/3 || n > maxEarlierPoints {
+			t.Errorf("the course of %s has %d points", e.Run, n)
+		}
+
+		first, last := e.Points[0], e.Points[len(e.Points)-1]
+		if *first.Memory != int64(i+3) || *first.GPUBusy != 0.5 || *first.GPUMemory != 10<<30 {
+			t.Errorf("%s begins with %d bytes, busy %v, %d bytes on a GPU", e.Run, *first.Memory, *first.GPUBusy, *first.GPUMemory)
+		}
+		if end := begun.Add(time.Duration(10_000*(i+3)+samples-1) * time.Second); !last.At.Equal(end) {
+			t.Errorf("the course of %s ends at %v, want %v", e.Run, last.At, end)
+		}
+	}
+}
+
 func TestWhatWasMeasuredSurvivesTheServer(t *testing.T) {
 	t.Parallel()
 	k := newKit(t)
 	k.report("j1.1", 0, 0, job.Use{CPUSeconds: 0, Memory: 7 << 30}, job.RunRunning)
 	k.report("j1.1", 0, 10, job.Use{CPUSeconds: 20, Memory: 3 << 30}, job.RunRunning)
-	k.flush(t.Context())
+	k.Flush(t.Context())
 
 	k.Recorder = k.another(k.Store)
 	if u := k.of(false); *u.Peak.Memory != 7<<30 {
@@ -202,7 +243,7 @@ func TestWhatWasMeasuredSurvivesTheServer(t *testing.T) {
 
 	// When the job has ended it is stored and forgotten.
 	k.Follow(&yardmaster.Batch{Jobs: []job.Job{{ID: "j1", State: job.Succeeded}}})
-	k.flush(t.Context())
+	k.Flush(t.Context())
 
 	if len(k.jobs) != 0 {
 		t.Errorf("%d jobs stay in memory", len(k.jobs))
