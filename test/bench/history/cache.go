@@ -34,7 +34,7 @@ type Stored struct {
 }
 
 // content counts the changes of what Fill writes: stores that were filled before such a change are not used any more.
-const content = 1
+const content = 3
 
 // maxKept is how many stores are kept; that which was used least recently goes first.
 const maxKept = 3

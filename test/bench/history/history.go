@@ -28,6 +28,9 @@ type Size struct{ Finished, Queued int }
 // Span is how far back the ended jobs go.
 const Span = 90 * 24 * time.Hour
 
+// runTime is how long each of them ran.
+const runTime = 45 * time.Minute
+
 // Nodes is how many nodes the ended jobs ran on.
 const Nodes = 1000
 
@@ -103,7 +106,17 @@ func Fill(ctx context.Context, clk clock.Clock, url string, size Size) (err erro
 		}
 	}
 
-	return nil
+	return rollUp(ctx, st)
+}
+
+// rollUp adds the postings up, as a server has done by the time that it has so many.
+func rollUp(ctx context.Context, st *sqlstore.Store) error {
+	for {
+		n, err := st.RollUp(ctx, batchSize)
+		if err != nil || n == 0 {
+			return err
+		}
+	}
 }
 
 // filler makes up what a store would hold.
@@ -139,14 +152,14 @@ func (f *filler) queued(n int) error {
 	return nil
 }
 
-// ended adds a job that has ended, with its run, the events of both, a posting and some savings.
+// ended adds a job that has ended, with its run, the events of both, postings and some savings.
 func (f *filler) ended(n int, at time.Time) error {
 	j, err := f.next(n)
 	if err != nil {
 		return err
 	}
 
-	j.Submitted, j.Started, j.Ended, j.Since = at.Add(-3*time.Hour), at.Add(-2*time.Hour), at, at
+	j.Submitted, j.Started, j.Ended, j.Since = at.Add(-2*time.Hour), at.Add(-runTime), at, at
 	j.State, j.Reason = job.Succeeded, "succeeded"
 	j.Seq, j.Epoch = 4, 1
 
@@ -183,21 +196,31 @@ func (f *filler) ended(n int, at time.Time) error {
 	return nil
 }
 
-// post adds what a run used: one of the eight GPUs of its node.
+// post adds what a run used: one of the eight GPUs of its node. As in a yard, no posting goes over the end of an hour.
 func (f *filler) post(r *job.Run, owner id.User) {
 	const share = 8 // of the node
 
-	f.posting++
-	length := r.Ended.Sub(r.Started).Milliseconds()
-	f.batch.Ledger.Postings = append(f.batch.Ledger.Postings, ledger.Posting{
-		Seq: f.posting, Node: r.Ranks[0].Node, Class: "local", GPU: "A100",
-		From: r.Started.Truncate(time.Millisecond), To: r.Ended.Truncate(time.Millisecond),
-		Account: ledger.Use, Owner: owner, Job: r.Job, Run: r.ID, GPUs: 1000,
-		Amounts: ledger.Amounts{
-			NodeTime: ledger.Span(length / share), GPUTime: ledger.Span(length), EnergyCost: ledger.Nanos(length * 30),
-			Energy: ledger.Millijoules(length * 400),
-		},
-	})
+	end := r.Ended.Truncate(time.Millisecond)
+
+	for from := r.Started.Truncate(time.Millisecond); from.Before(end); {
+		to := from.Truncate(time.Hour).Add(time.Hour)
+		if to.After(end) {
+			to = end
+		}
+
+		f.posting++
+		length := to.Sub(from).Milliseconds()
+		f.batch.Ledger.Postings = append(f.batch.Ledger.Postings, ledger.Posting{
+			Seq: f.posting, Node: r.Ranks[0].Node, Class: "local", GPU: "A100", From: from, To: to,
+			Account: ledger.Use, Owner: owner, Job: r.Job, Run: r.ID, GPUs: 1000,
+			Amounts: ledger.Amounts{
+				NodeTime: ledger.Span(length / share), GPUTime: ledger.Span(length), EnergyCost: ledger.Nanos(length * 30),
+				Energy: ledger.Millijoules(length * 400),
+			},
+		})
+
+		from = to
+	}
 }
 
 // save adds what a decision about a job saved.

@@ -55,16 +55,19 @@ func TestAFilledStoreHasWhatItShould(t *testing.T) {
 	defer func() { _ = db.Close() }()
 
 	for query, want := range map[string]int{
-		`SELECT COUNT(*) FROM jobs WHERE state IN ('succeeded', 'failed')`: 120,
-		`SELECT COUNT(*) FROM jobs WHERE state = 'failed'`:                 6,
-		`SELECT COUNT(*) FROM jobs WHERE state = 'pending'`:                30,
-		`SELECT COUNT(*) FROM runs`:                                        120,
-		`SELECT COUNT(*) FROM events`:                                      3*120 + 30 + 1,
-		`SELECT COUNT(*) FROM events WHERE kind = '` + RareKind + `'`:      1,
-		`SELECT COUNT(*) FROM postings`:                                    120,
-		`SELECT COUNT(*) FROM savings`:                                     12,
-		`SELECT COUNT(*) FROM users`:                                       100,
-		`SELECT COUNT(DISTINCT ended) FROM jobs WHERE ended > 0`:           120,
+		`SELECT COUNT(*) FROM jobs WHERE state IN ('succeeded', 'failed')`:                     120,
+		`SELECT COUNT(*) FROM jobs WHERE state = 'failed'`:                                     6,
+		`SELECT COUNT(*) FROM jobs WHERE state = 'pending'`:                                    30,
+		`SELECT COUNT(*) FROM runs`:                                                            120,
+		`SELECT COUNT(*) FROM events`:                                                          3*120 + 30 + 1,
+		`SELECT COUNT(*) FROM events WHERE kind = '` + RareKind + `'`:                          1,
+		`SELECT SUM(to_at - from_at) / 60000000 FROM postings`:                                 120 * 45,
+		`SELECT COUNT(DISTINCT run) FROM postings`:                                             120,
+		`SELECT COUNT(*) FROM savings`:                                                         12,
+		`SELECT COUNT(*) FROM postings, ledger_rollup WHERE seq > last`:                        0,
+		`SELECT COUNT(*) FROM postings WHERE from_at / 3600000000 <> (to_at - 1) / 3600000000`: 0,
+		`SELECT COUNT(*) FROM users`:                                                           100,
+		`SELECT COUNT(DISTINCT ended) FROM jobs WHERE ended > 0`:                               120,
 	} {
 		var got int
 		if err := db.QueryRowContext(t.Context(), query).Scan(&got); err != nil || got != want {

@@ -115,7 +115,8 @@ func (y *Yard) begin(ctx context.Context) error {
 	return y.login(ctx)
 }
 
-// copyFile copies a file into a folder that may not be there yet.
+// copyFile copies a file into a folder that may not be there yet. It is on the disk then, so that nothing that is
+// measured waits for it.
 func copyFile(from, to string) (err error) {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return err
@@ -135,9 +136,11 @@ func copyFile(from, to string) (err error) {
 
 	defer func() { err = errors.Join(err, out.Close()) }()
 
-	_, err = io.Copy(out, in)
+	if _, err := io.Copy(out, in); err != nil {
+		return err
+	}
 
-	return err
+	return out.Sync()
 }
 
 // Run starts the server's process, on the store as it is, and returns when it says that it is ready.
