@@ -37,7 +37,12 @@ run: ## Start a yard on this machine, train an example on it, stay up until Ctrl
 build: ## Build build/trainyard (TAGS=nvml to read GPUs through NVIDIA's library)
 	@mkdir -p build
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o cmd/trainyard/helper.bin ./cmd/trainyard-helper
-	CGO_ENABLED=$(CGO_ENABLED) go build -trimpath -tags 'helper$(comma)$(TAGS)' -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o build/trainyard ./cmd/trainyard
+	@$(MAKE) --no-print-directory portal
+	CGO_ENABLED=$(CGO_ENABLED) go build -trimpath -tags "helper$$([ ! -e cmd/trainyard/portal/index.html ] || echo ,portal),$(TAGS)" -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o build/trainyard ./cmd/trainyard
+
+.PHONY: portal
+portal: ## Build the pages of the portal into cmd/trainyard/portal; without Node.js 20.19 nothing is built
+	@if scripts/setup-web.sh; then npm --prefix web run --silent build; else rm -rf cmd/trainyard/portal; fi
 
 .PHONY: quick
 quick: ## Answer in under two minutes: vet, house rules, and the fast packages without the race detector
@@ -56,6 +61,7 @@ check: ## Format, vet, linters, modules, vulnerabilities, generated files, a bri
 .PHONY: generate
 generate: ## Write what is generated from the code: API description, schema, reference, life cycles, policies and features, package table
 	go run ./cmd/trainyard generate .
+	@if scripts/setup-web.sh; then npm --prefix web run --silent types; else echo "web/src/api/schema.ts was not generated"; fi
 	go test ./internal -run '^TestArchitectureListsEveryPackage$$' -count=1 -update
 	go test ./test/features -run '^TestEveryPolicyWithEveryFeature$$' -count=1 -update
 
@@ -153,6 +159,12 @@ bench-logs: ## Measure reading, searching and following the output of a job (1 G
 	@mkdir -p build/bench
 	go test ./test/bench/logs -run '^TestLogs$$' -count=1 -timeout 60m -v -size $(or $(SIZE),1GB) -out '$(CURDIR)/build/bench/bench-logs.json'
 
+.PHONY: bench-portal
+bench-portal: build ## Measure the portal in Chromium: opening, 1,000 updates a second, 100,000 jobs, a log of a million lines (QUICK=1 to try it)
+	@scripts/setup.sh test
+	@mkdir -p build/bench
+	go run ./test/bench/portal -out build/bench/bench-portal.json $(if $(QUICK),-quick)
+
 .PHONY: cover cover-baseline
 cover: ## Measure test coverage and compare it with docs/baseline (PACKAGES=./internal/queue for a part)
 	@mkdir -p build
@@ -175,6 +187,11 @@ bench-snapshot: ## Measure how long a training takes to be saved and restored as
 	@mkdir -p build/bench
 	go run ./test/bench/snapshot -criu "$$(scripts/setup-criu.sh | head -n 1)" -python "$(or $(PYTHON),python3)" -gib "$(or $(GIB),1)" -steps "$(or $(STEPS),1000)" -out build/bench/$@.json
 
+.PHONY: screenshots
+screenshots: build ## Renew the pictures of the portal in docs/img/portal from the demo yard (Node.js, Chromium)
+	@scripts/setup-web.sh
+	cd web && node tools/screenshots.mjs ../build/trainyard ../docs/img/portal
+
 .PHONY: bench-compare bench-baseline
 bench-compare: ## Compare the figures in build/bench with the stored ones; fails where one got worse
 	@go run ./test/bench/compare
@@ -186,6 +203,8 @@ bench-baseline: ## Store the figures in build/bench as those to compare with
 .PHONY: release release-check api-release
 release: ## Build the archives of a release into build/release: binaries, checksums, SBOM
 	rm -rf build/release
+	scripts/setup-web.sh
+	npm --prefix web run --silent build
 	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} && \
 	  go run ./tools/release -version '$(RELEASE)' -commit '$(COMMIT)' -epoch "$$SOURCE_DATE_EPOCH" -out build/release \
 	  $(if $(PLATFORMS),-platforms '$(PLATFORMS)')

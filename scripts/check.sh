@@ -77,7 +77,7 @@ can_read() {
 
 # The generated files, compared by digest: in a clean clone they are as committed, in a
 # working tree they may be new and not committed yet.
-generated=(api/openapi.yaml api/jobfile.schema.json docs/reference ARCHITECTURE.md)
+generated=(web/src/api/schema.ts api/openapi.yaml api/jobfile.schema.json docs/reference ARCHITECTURE.md)
 fingerprint() { find "${generated[@]}" -type f -exec sha256sum {} + 2>/dev/null | sort -k 2; }
 
 check_generated() {
@@ -103,10 +103,24 @@ check_python() {
   (cd sdk/python && "$bin/ruff" check . && "$bin/ruff" format --check . && "$bin/mypy")
 }
 
+# The portal: types and rules of its sources. A lock file that names a registry would not work elsewhere.
+check_portal() {
+  if ! scripts/setup-web.sh; then
+    [ "${CI:-}" != true ] || return 1
+    echo "skipped: Node.js cannot be installed here"
+    return 0
+  fi
+  if grep -n '"resolved"' web/package-lock.json; then
+    echo "web/package-lock.json names registries: remove the fields resolved"
+    return 1
+  fi
+  npm --prefix web run --silent check
+}
+
 check_fuzz() { scripts/fuzz.sh "${FUZZTIME:-500x}"; }
 
 failed=()
-for step in format vet vet_nvml modules vulnerabilities generated python lint fuzz; do
+for step in format vet vet_nvml modules vulnerabilities generated portal python lint fuzz; do
   start=$SECONDS
   echo "== $step"
   if "check_$step" </dev/null; then

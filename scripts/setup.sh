@@ -5,7 +5,7 @@
 #   test   + PostgreSQL, a C compiler (the race detector needs one), the solvers CBC and
 #          GLPK, moto (an EC2 and S3 API server), versitygw (an S3 API server), promtool,
 #          PyTorch and others for real trainings, CRIU (snapshots of processes), ip and nft
-#          (networks that tests break), and in CI Slurm
+#          (networks that tests break), Node.js and Chromium (the portal), and in CI Slurm
 #   check  + golangci-lint and govulncheck, built once into the user's cache, ruff and mypy
 #
 # Go is fetched into the user's cache, without root (scripts/setup-go.sh). As root on Debian or Ubuntu it installs
@@ -85,6 +85,13 @@ need_test() {
   have_solvers || missing "CBC or GLPK" "tests and benchmarks that compare with a solver are skipped"
   have_networks || packages iproute2 nftables || true
   have_networks || missing "ip or nft" "tests that break networks are skipped"
+  command -v chromium-headless-shell >/dev/null || packages chromium-headless-shell || true
+  command -v chromium-headless-shell >/dev/null || missing "chromium-headless-shell" "the portal is not tested"
+  command -v npm >/dev/null || packages nodejs npm || true
+  # What follows is fetched from elsewhere than Debian: npm's packages beside the others.
+  local web
+  scripts/setup-web.sh &
+  web=$!
   scripts/setup-moto.sh >/dev/null || missing moto "tests of the AWS provider against an EC2 server and of blobs against an S3 server are skipped"
   build_versitygw || missing versitygw "tests of blobs against an S3 server are skipped"
   scripts/setup-train.sh >/dev/null || missing "PyTorch, transformers or tensorboard" "tests of forecasts on real trainings are skipped"
@@ -92,6 +99,7 @@ need_test() {
   [ "$(id -u)" = 0 ] || missing root "tests of snapshots and of broken networks are skipped: they need namespaces and CRIU as root"
   scripts/setup-recipes.sh >/dev/null || missing "transformers with a Trainer" "the recipe for Hugging Face is not tested"
   scripts/setup-promtool.sh >/dev/null || missing promtool "the alert rules in deploy/ are not checked"
+  wait "$web" || missing "Node.js 20.19" "the portal is not tested"
   # The benchmark's opponent has a test too; elsewhere it is skipped where Slurm is not installed.
   if [ "${CI:-}" = true ]; then scripts/setup-slurm.sh; fi
 }
@@ -100,6 +108,7 @@ need_check() {
   need_go
   build_golangci_lint || missing golangci-lint "make check cannot run, make test can"
   build_govulncheck || missing govulncheck "known vulnerabilities are not looked up"
+  scripts/setup-web.sh || missing Node.js "the portal is not checked"
   scripts/setup-pylint.sh >/dev/null || missing "ruff or mypy" "the Python package is not checked"
 }
 

@@ -119,7 +119,8 @@ func (r *release) buildPlatform(ctx context.Context, p platform, stderr io.Write
 }
 
 // compileAll builds the command and, before it, the command of the same name with "-helper", if there is one, which it
-// embeds as helper.bin under the build tag helper.
+// embeds as helper.bin under the build tag helper. Pages in the folder portal of the command are embedded under the
+// build tag portal.
 func (r *release) compileAll(ctx context.Context, p platform, out string, stderr io.Writer) error {
 	link := fmt.Sprintf("-s -w -buildid= -X main.version=%s -X main.commit=%s", r.Version, r.Commit)
 
@@ -138,7 +139,13 @@ func (r *release) compileAll(ctx context.Context, p platform, out string, stderr
 		return err
 	}
 
-	return r.compile(ctx, p, stderr, "-tags", "helper", "-ldflags", link, "-o", out, r.Package)
+	tags := "helper"
+	//nolint:gosec // the package is one of the repository that the caller releases
+	if _, err := os.Stat(filepath.Join(r.Source, r.Package, "portal", "index.html")); err == nil {
+		tags += ",portal"
+	}
+
+	return r.compile(ctx, p, stderr, "-tags", tags, "-ldflags", link, "-o", out, r.Package)
 }
 
 // compile builds a binary without anything of this machine in it: no paths (-trimpath), no state of the

@@ -24,14 +24,16 @@ func smallModule(t *testing.T) string {
 	dir := t.TempDir()
 
 	files := map[string]string{
-		"go.mod":               "module small\n\ngo 1.24\n",
-		"cmd/yard/a.go":        "package main\n\nvar version, commit string\n\nfunc main() { println(version, commit, len(helper) > 0) }\n",
-		"cmd/yard/h.go":        "//go:build helper\n\npackage main\n\nimport _ \"embed\"\n\n//go:embed helper.bin\nvar helper []byte\n",
-		"cmd/yard-helper/a.go": "package main\n\nfunc main() {}\n",
-		"LICENSE":              "free\n",
-		"README.md":            "read\n",
-		"CHANGELOG.md":         "# Changelog\n\n## [Unreleased]\n\n## [0.1.0] - 2026-01-01\n",
-		"not-in-archive":       "x\n",
+		"go.mod":                     "module small\n\ngo 1.24\n",
+		"cmd/yard/a.go":              "package main\n\nvar version, commit string\n\nfunc main() { println(version, commit, len(helper) > 0, pages) }\n",
+		"cmd/yard/h.go":              "//go:build helper\n\npackage main\n\nimport _ \"embed\"\n\n//go:embed helper.bin\nvar helper []byte\n",
+		"cmd/yard/p.go":              "//go:build portal\n\npackage main\n\nimport _ \"embed\"\n\n//go:embed portal/index.html\nvar pages string\n",
+		"cmd/yard/portal/index.html": "pages",
+		"cmd/yard-helper/a.go":       "package main\n\nfunc main() {}\n",
+		"LICENSE":                    "free\n",
+		"README.md":                  "read\n",
+		"CHANGELOG.md":               "# Changelog\n\n## [Unreleased]\n\n## [0.1.0] - 2026-01-01\n",
+		"not-in-archive":             "x\n",
 	}
 
 	for name, text := range files {

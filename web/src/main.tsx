@@ -1,0 +1,40 @@
+import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+
+import { Problem } from "./api/client";
+import { SessionGate } from "./shell/session";
+import { Shell } from "./shell/shell";
+import { applyTheme } from "./ui/theme";
+import "./styles/base.css";
+
+applyTheme();
+
+const cache = new QueryClient({
+  defaultOptions: {
+    queries: {
+      staleTime: 30_000, // events say what has changed before
+      gcTime: 300_000,
+      refetchOnWindowFocus: false,
+      // What the server refuses it refuses again.
+      retry: (failures, problem) => {
+        const refused = problem instanceof Problem && problem.status !== 0 && problem.status < 500;
+
+        return !refused && failures < 2;
+      },
+    },
+  },
+});
+
+const root = document.getElementById("root");
+if (!root) throw new Error("index.html has no element root");
+
+createRoot(root).render(
+  <StrictMode>
+    <QueryClientProvider client={cache}>
+      <SessionGate>
+        <Shell />
+      </SessionGate>
+    </QueryClientProvider>
+  </StrictMode>,
+);
