@@ -80,8 +80,8 @@ func pages(t *testing.T) []string {
 	return list
 }
 
-// skippedFolders hold no pages for readers: builds, test data and the records of decisions.
-var skippedFolders = map[string]bool{"adr": true, "build": true, "testdata": true}
+// skippedFolders hold no pages for readers: builds, what others wrote, test data and the records of decisions.
+var skippedFolders = map[string]bool{"adr": true, "build": true, "node_modules": true, "testdata": true}
 
 // TestEveryCommandInTheDocumentationRuns runs each page as a reader would and holds what is printed against what the
 // page shows.
