@@ -13,8 +13,9 @@ if ! command -v "${CC:-cc}" >/dev/null && ! command -v gcc >/dev/null; then
   CGO_ENABLED=0
 fi
 
+# With the flags of the tests below, which then need not compile everything again.
 echo "== go vet"
-go vet ./...
+go vet "${race[@]}" ./...
 # The race detector makes arithmetic ten times as slow and finds nothing where nothing runs at the same time: in the
 # tests of the house rules and of the pure packages that decide (internal/arch_race_test.go sees to it that they are).
 sequential='^trainyard/internal(/(contact|forecast|formula|ledger|place|provision|queue|quota|spec)(/.*)?)?$'
