@@ -81,7 +81,7 @@ type Forecaster struct {
 	jobs       map[id.Job]*liveJob // jobs that have had a run
 	queue      []job.Job           // jobs that have had none, in order
 	queued     map[id.Job]bool     // the jobs in queue
-	made       map[id.Job]madeForecast
+	made       madeForecasts
 	nodes      map[id.Node]fleet.Node
 	leases     map[id.Lease]fleet.Lease
 	tariff     *fleet.Tariff // prices of nodes; nil if unknown
@@ -97,7 +97,6 @@ func New(d Deps) *Forecaster {
 		ready:   make(chan struct{}),
 		jobs:    map[id.Job]*liveJob{},
 		queued:  map[id.Job]bool{},
-		made:    map[id.Job]madeForecast{},
 		nodes:   map[id.Node]fleet.Node{},
 		leases:  map[id.Lease]fleet.Lease{},
 	}
@@ -138,6 +137,10 @@ func (f *Forecaster) Follow(b *yardmaster.Batch) {
 // follow records the new state of a job. A job that has not run yet is only queued for one
 // forecast: there may be very many, and nothing is known of them that is not in the store.
 func (f *Forecaster) follow(j *job.Job) {
+	if j.State.Final() || j.Epoch > 0 {
+		delete(f.made.byJob, j.ID)
+	}
+
 	w, known := f.jobs[j.ID]
 	switch {
 	case !known && j.State.Final():

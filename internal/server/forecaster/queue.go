@@ -8,6 +8,7 @@ import (
 	"trainyard/internal/forecast"
 	"trainyard/internal/forecast/calibrate"
 	"trainyard/internal/forecast/pipeline"
+	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/yardmaster"
 )
@@ -102,7 +103,21 @@ func (f *Forecaster) Waiting(jobs []job.Job) ([]*job.Forecast, error) {
 	return out, nil
 }
 
-// madeForecast is a forecast of a job that has had no run, and all that it was made of beside the time.
+// madeForecasts are the last forecasts of queued jobs that have had no run. All of them are from the same sources:
+// others would hold on to the whole history that they were made from, long after it was replaced.
+type madeForecasts struct {
+	from  sources
+	byJob map[id.Job]madeForecast
+}
+
+// sources is what all forecasts of a moment are made from.
+type sources struct {
+	library *forecast.Library
+	record  *calibrate.Record
+	market  *market
+}
+
+// madeForecast is a forecast of a job, and what else it was made of beside the time.
 type madeForecast struct {
 	basis    basis
 	forecast *job.Forecast
@@ -113,15 +128,36 @@ type basis struct {
 	demand  demand
 	start   time.Time
 	outside bool
-	library *forecast.Library
-	record  *calibrate.Record
-	market  *market
 }
 
 const (
 	sameFor = time.Second // how long a forecast counts while nothing changes but the time
 	maxMade = 2000        // forecasts that are kept
 )
+
+// find returns the last forecast of a job if it was made of the same. Forecasts from other sources are dropped.
+func (m *madeForecasts) find(j id.Job, from sources, of basis) (*job.Forecast, bool) {
+	if m.from != from {
+		*m = madeForecasts{from: from, byJob: map[id.Job]madeForecast{}}
+	}
+
+	last, known := m.byJob[j]
+
+	return last.forecast, known && last.basis == of
+}
+
+// keep keeps a forecast, unless there are newer sources since it was begun.
+func (m *madeForecasts) keep(j id.Job, from sources, made madeForecast) {
+	if m.from != from {
+		return
+	}
+
+	if len(m.byJob) >= maxMade {
+		clear(m.byJob)
+	}
+
+	m.byJob[j] = made
+}
 
 // fromHistory returns the forecast of a job that has had no run: the last one, if nothing has changed since. Lists ask
 // for the same ones again and again.
@@ -131,15 +167,13 @@ func (f *Forecaster) fromHistory(
 	in := &forecast.Input{Job: j, Now: f.Clock.Now(), Speed: j.Spec.Speed, Library: library, Record: record}
 
 	f.mu.Lock()
-	of := basis{
-		seq: j.Seq, demand: demandOf(j, stand), start: stand.Start, outside: stand.Outside, library: library, record: record,
-		market: f.market(in.Now),
-	}
+	from := sources{library, record, f.market(in.Now)}
+	of := basis{seq: j.Seq, demand: demandOf(j, stand), start: stand.Start, outside: stand.Outside}
 
-	last, known := f.made[j.ID]
-	if known && last.basis == of && in.Now.Sub(last.forecast.At).Abs() < sameFor {
+	last, same := f.made.find(j.ID, from, of)
+	if same && in.Now.Sub(last.At).Abs() < sameFor {
 		f.mu.Unlock()
-		return last.forecast
+		return last
 	}
 
 	f.surroundings(in, stand)
@@ -153,11 +187,7 @@ func (f *Forecaster) fromHistory(
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	if len(f.made) >= maxMade {
-		clear(f.made)
-	}
-
-	f.made[j.ID] = madeForecast{of, made}
+	f.made.keep(j.ID, from, madeForecast{of, made})
 
 	return made
 }
