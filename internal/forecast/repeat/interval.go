@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 
 	"trainyard/internal/job"
 	"trainyard/internal/quantile"
@@ -24,19 +25,7 @@ const z90 = 1.2815515655446004
 func (x *Index) interval(e *estimate, q *Query) (Prediction, bool) {
 	p := Prediction{Level: e.level, Runs: len(e.runs), Error: -1}
 
-	known := x.errors[e.level][index(e.few)]
-	if !q.Before.IsZero() {
-		var then []outcome
-		for i := range known {
-			if known[i].at.Before(q.Before) {
-				then = append(then, known[i])
-			}
-		}
-
-		known = then
-	}
-
-	known = known[max(len(known)-maxErrors, 0):]
+	known := newest(x.errors[e.level][index(e.few)], q.Before)
 	p.summarize(known)
 
 	residuals := localResiduals(known, e.log)
@@ -56,6 +45,27 @@ func (x *Index) interval(e *estimate, q *Query) (Prediction, bool) {
 	}
 
 	return p, p.apply(e, residuals, q.Elapsed)
+}
+
+// newest returns the last outcomes of jobs that ended before a time, zero for all. It is asked for every past job when
+// an index is made, so it copies nothing where it need not: outcomes are in the order of their ends, but for jobs that
+// were added later.
+func newest(known []outcome, before time.Time) []outcome {
+	late := func(o outcome) bool { return !before.IsZero() && !o.at.Before(before) }
+
+	end := len(known)
+	for end > 0 && late(known[end-1]) {
+		end--
+	}
+
+	last := known[max(end-maxErrors, 0):end]
+	if !slices.ContainsFunc(last, late) {
+		return last
+	}
+
+	then := slices.DeleteFunc(slices.Clone(known[:end]), late)
+
+	return then[max(len(then)-maxErrors, 0):]
 }
 
 // summarize enters how good such predictions have been.
