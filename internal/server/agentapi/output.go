@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
@@ -71,7 +72,7 @@ func (s *Server) putLog(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) mayWriteLog(ctx context.Context, run id.Run, uid id.UID, rank int) (archive.Log, error) {
 	n := nodeOf(ctx)
 	asked := archive.Log{Run: run, UID: uid, Rank: rank}
-	if log, ok := s.writers.find(asked, n); ok {
+	if log, ok := s.writers.find(s.Clock.Now(), asked, n); ok {
 		return log, nil
 	}
 
@@ -88,15 +89,17 @@ func (s *Server) mayWriteLog(ctx context.Context, run id.Run, uid id.UID, rank i
 	}
 
 	log := archive.Log{Run: run, UID: r.UID, Rank: rank}
-	s.writers.add(asked, writer{node: n, log: log})
+	s.writers.add(s.Clock.Now(), asked, writer{node: n, log: log})
 
 	return log, nil
 }
 
-// writers remembers which node was found to be allowed to write a log.
+// writers remembers which node was found to be allowed to write a log, as long as it does. Those that have not been
+// asked for between two turns are forgotten.
 type writers struct {
-	mu sync.Mutex
-	by map[archive.Log]writer // by the log as the node names it
+	mu         sync.Mutex
+	young, old map[archive.Log]writer // by the log as the node names it; those in old were not asked for since the turn
+	turned     time.Time
 }
 
 // writer is a node that may write a log.
@@ -105,28 +108,47 @@ type writer struct {
 	log  archive.Log
 }
 
-func (w *writers) find(asked archive.Log, n id.Node) (archive.Log, bool) {
+const (
+	writersTurn = 5 * time.Minute // between two turns
+	maxWriters  = 50_000          // that are remembered; past it all others are asked for again
+)
+
+func (w *writers) find(now time.Time, asked archive.Log, n id.Node) (archive.Log, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	found, ok := w.by[asked]
+	w.turn(now)
+
+	found, ok := w.young[asked]
+	if !ok {
+		if found, ok = w.old[asked]; ok {
+			w.young[asked] = found
+		}
+	}
 
 	return found.log, ok && found.node == n
 }
 
-func (w *writers) add(asked archive.Log, found writer) {
+func (w *writers) add(now time.Time, asked archive.Log, found writer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	if w.by == nil || len(w.by) >= maxWriters {
-		w.by = map[archive.Log]writer{}
-	}
-
-	w.by[asked] = found
+	w.turn(now)
+	w.young[asked] = found
 }
 
-// maxWriters bounds the memory; past it all are asked for again.
-const maxWriters = 50_000
+// turn lets the young ones become old if it is time.
+func (w *writers) turn(now time.Time) {
+	age := now.Sub(w.turned)
+	if w.young != nil && age >= 0 && age < writersTurn && len(w.young) < maxWriters/2 {
+		return
+	}
+
+	w.young, w.old, w.turned = map[archive.Log]writer{}, w.young, now
+	if age >= 2*writersTurn {
+		w.old = nil // what was young then has not been asked for since
+	}
+}
 
 func (s *Server) getFile(w http.ResponseWriter, r *http.Request) error {
 	digest := r.PathValue("digest")
