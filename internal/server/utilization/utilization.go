@@ -29,8 +29,12 @@ type Deps struct {
 	Log   *slog.Logger
 }
 
-// flushEvery is how often what has changed is stored.
-const flushEvery = 30 * time.Second
+const (
+	flushEvery = 30 * time.Second // how often what has changed is stored
+	// quietFor is how long nothing may be reported of a job until it is dropped from memory; the store has all of it, and
+	// the next report reads it again. A report that comes at the very end of its job would stay for ever otherwise.
+	quietFor = 10 * time.Minute
+)
 
 // Recorder keeps what runs use. It is safe for concurrent use.
 type Recorder struct {
@@ -43,8 +47,9 @@ type Recorder struct {
 // record is what is known of a job that has not ended.
 type record struct {
 	runRecord
-	changed bool
-	ended   bool // the job has: it is forgotten once it is stored
+	reported time.Time // when something was last reported
+	changed  bool
+	ended    bool // the job has: it is forgotten once it is stored
 }
 
 // New returns a recorder that knows nothing yet.
@@ -85,6 +90,8 @@ func (r *Recorder) take(ctx context.Context, name id.Job, n id.Node, one *api.Ra
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
+	known.reported = r.Clock.Now()
 
 	if known.Run != one.Run {
 		if _, before, _ := known.Run.Split(); before > epochOf(one.Run) {
@@ -129,7 +136,7 @@ func (r *Recorder) open(ctx context.Context, name id.Job) (*record, error) {
 		return known, err // another report was quicker
 	}
 
-	known = &record{runRecord: stored}
+	known = &record{runRecord: stored, reported: r.Clock.Now()}
 	r.jobs[name] = known
 
 	return known, err
@@ -171,14 +178,20 @@ func (r *Recorder) Run(ctx context.Context) {
 	r.Flush(last)
 }
 
-// Flush stores what has changed, and forgets jobs that have ended.
+// Flush stores what has changed, and forgets jobs that have ended or of which nothing is reported any more.
 func (r *Recorder) Flush(ctx context.Context) {
 	var docs []store.Document
 	var names []id.Job
 
+	now := r.Clock.Now()
+
 	r.mu.Lock()
 	for name, known := range r.jobs {
 		if !known.changed {
+			if now.Sub(known.reported) >= quietFor {
+				delete(r.jobs, name)
+			}
+
 			continue
 		}
 
@@ -191,7 +204,7 @@ func (r *Recorder) Flush(ctx context.Context) {
 		known.changed = false
 		names = append(names, name)
 		docs = append(docs, store.Document{
-			Kind: store.UseDocument, ID: string(name), At: r.Clock.Now(), Text: string(text),
+			Kind: store.UseDocument, ID: string(name), At: now, Text: string(text),
 		})
 	}
 	r.mu.Unlock()

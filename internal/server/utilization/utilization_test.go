@@ -292,3 +292,38 @@ func TestAdvice(t *testing.T) {
 		}
 	}
 }
+
+// handClock stands still until it is moved.
+type handClock struct{ now time.Time }
+
+func (c *handClock) Now() time.Time { return c.now }
+
+// A report may be taken when its job has just ended: nothing tells of that end any more. It does not stay in memory for
+// ever, and nor does a job that is queued again.
+func TestJobsOfWhichNothingIsReportedLeaveTheMemory(t *testing.T) {
+	t.Parallel()
+	k := newKit(t)
+	clk := &handClock{now: begun}
+	k.Clock = clk
+
+	k.Follow(&yardmaster.Batch{Jobs: []job.Job{{ID: "j1", State: job.Succeeded}}})
+	k.report("j1.1", 0, 10, job.Use{CPUSeconds: 10, Memory: 1 << 30}, job.RunRunning)
+	k.Flush(t.Context())
+
+	if len(k.jobs) != 1 {
+		t.Fatal("a job of which something was just reported is not in memory")
+	}
+
+	clk.now = clk.now.Add(quietFor)
+	k.Flush(t.Context())
+
+	if len(k.jobs) != 0 {
+		t.Errorf("%d jobs are in memory of which nothing is reported", len(k.jobs))
+	}
+
+	k.report("j1.1", 0, 20, job.Use{CPUSeconds: 20, Memory: 1 << 30}, job.RunRunning)
+
+	if u := k.of(false); u.Samples != 2 {
+		t.Errorf("%d samples are known after a pause, want 2", u.Samples)
+	}
+}
