@@ -56,6 +56,14 @@ func config(t *testing.T, y *fakeYard, rt *fakeRuntime) agent.Config {
 // launch runs an agent until stop is called or the test ends.
 func launch(t *testing.T, cfg agent.Config) (stop func()) {
 	t.Helper()
+	_, stop = launchAgent(t, cfg)
+
+	return stop
+}
+
+// launchAgent is launch for tests that look into the agent.
+func launchAgent(t *testing.T, cfg agent.Config) (a *agent.Agent, stop func()) {
+	t.Helper()
 	a, err := agent.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +88,7 @@ func launch(t *testing.T, cfg agent.Config) (stop func()) {
 
 	t.Cleanup(stop)
 
-	return stop
+	return a, stop
 }
 
 func assignment(run id.Run) api.Assignment {

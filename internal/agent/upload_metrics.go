@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -125,14 +126,18 @@ func (a *Agent) pollCurves(ctx context.Context, all bool) {
 		}
 	}
 
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
 	for run := range a.curves.runs {
 		if !here[run] {
 			delete(a.curves.runs, run)
-			a.mu.Lock()
 			delete(a.problems, metricsTask(run)) // over, though it does not work again
-			a.mu.Unlock()
 		}
 	}
+
+	// A run may have been forgotten while its last report was on its way, and been noted as complete after that.
+	maps.DeleteFunc(a.metricsComplete, func(run id.Run, _ bool) bool { return !here[run] })
 }
 
 // readCurve reads what is new of a run. Of one that has ended it reads the rest, which may be much.

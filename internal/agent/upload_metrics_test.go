@@ -2,18 +2,23 @@ package agent_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"trainyard/internal/agent"
 	"trainyard/internal/api"
+	"trainyard/internal/clock"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/logs"
@@ -247,6 +252,65 @@ func TestTheLastMetricsOfARunThatEndedWhileTheYardWasAway(t *testing.T) {
 	y.change(func() { y.refuse = nil })
 	y.awaitCurve("j1.1", "loss", 0, "1=5 from output (lines)")
 	rt.wait(y, "the run to be forgotten", func() bool { return len(rt.forgot) == 1 })
+}
+
+// A run may be forgotten while metrics of another are on their way. Nothing stays in memory of either.
+func TestNothingIsRememberedOfRunsThatAreForgotten(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	rt := newFakeRuntime()
+	a, _ := launchAgent(t, measuringConfig(t, y, rt))
+
+	remembers := func(what string, n int) {
+		t.Helper()
+		limit, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+
+		for a.Remembered()[what] != n {
+			if !clock.Sleep(limit, 5*time.Millisecond) {
+				t.Fatalf("remembered: %v; want %d %s", a.Remembered(), n, what)
+			}
+		}
+	}
+
+	y.assign(assignment("j1.1"), assignment("j2.1"))
+	y.awaitState("j1.1", job.RunRunning)
+	y.awaitState("j2.1", job.RunRunning)
+	rt.end("j1.1", 0)
+	y.awaitState("j1.1", job.RunEnded)
+	remembers("complete metrics", 1)
+
+	sent, taken := make(chan struct{}), make(chan struct{})
+	hold := sync.OnceFunc(func() {
+		close(sent)
+		<-taken
+	})
+
+	y.change(func() {
+		y.refuse = func(path string) int {
+			if strings.HasSuffix(path, "/metrics") {
+				hold()
+			}
+
+			return 0
+		}
+	})
+
+	rt.say(t, "j2.1", "step 1 loss=5\n")
+	<-sent
+	y.assign(assignment("j2.1"))
+	rt.wait(y, "the first run to be forgotten", func() bool { return len(rt.forgot) == 1 })
+	close(taken)
+
+	y.awaitCurve("j2.1", "loss", 0, "1=5 from output (lines)")
+	rt.end("j2.1", 0)
+	y.awaitState("j2.1", job.RunEnded)
+	y.assign()
+	rt.wait(y, "the second run to be forgotten", func() bool { return len(rt.forgot) == 2 })
+
+	for _, what := range slices.Sorted(maps.Keys(a.Remembered())) {
+		remembers(what, 0)
+	}
 }
 
 // A server of an older version does not know metrics, and loses nothing else.
