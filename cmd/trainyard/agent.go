@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
@@ -110,7 +109,7 @@ func runAgent(cmd *cobra.Command, env cli.Env, settings []setting, url string) e
 
 	log := c.logger(env)
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(processMetrics()...)
 
 	if shared := doctor.SharedWithServer("/", c.data, os.Geteuid()); shared != "" && !c.isolates() {
 		log.Warn("jobs are not isolated from the server on this machine and can become admins; see trainyard doctor",

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"trainyard/cmd/trainyard/clouds"
@@ -438,14 +437,11 @@ func (r *running) provision(
 // newRegistry holds the metrics of the process, and whether it leads.
 func newRegistry(leads float64) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		prometheus.NewGaugeFunc(
-			prometheus.GaugeOpts{Name: "trainyard_leader", Help: "1 if this server leads the yard, 0 if it stands by."},
-			func() float64 { return leads },
-		),
-	)
+	registry.MustRegister(processMetrics()...)
+	registry.MustRegister(prometheus.NewGaugeFunc(
+		prometheus.GaugeOpts{Name: "trainyard_leader", Help: "1 if this server leads the yard, 0 if it stands by."},
+		func() float64 { return leads },
+	))
 
 	return registry
 }

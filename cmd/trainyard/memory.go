@@ -3,9 +3,13 @@ package main
 import (
 	"context"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"trainyard/internal/clock"
 )
@@ -57,4 +61,15 @@ func liveMemory() uint64 {
 	}
 
 	return total
+}
+
+// processMetrics are those of the process and of the Go runtime. What the last collection left of the heap is among them
+// (go_gc_heap_live_bytes): it tells what the process holds on to, while the heap in use may have any amount of garbage.
+func processMetrics() []prometheus.Collector {
+	return []prometheus.Collector{
+		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(
+			collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)},
+		)),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	}
 }

@@ -27,7 +27,7 @@ type process struct {
 // sample is what a process has at a moment.
 type sample struct {
 	resident   int64 // bytes
-	heap       int64 // bytes in use
+	live       int64 // bytes of the heap that the last collection left
 	goroutines int
 	files      int   // that are open
 	disk       int64 // bytes that its folder takes
@@ -45,7 +45,7 @@ func (p *process) take(ctx context.Context) (sample, error) {
 		return s, err
 	}
 
-	heap, err := p.metrics(ctx, "go_memstats_heap_inuse_bytes")
+	live, err := p.metrics(ctx, "go_gc_heap_live_bytes")
 	if err != nil {
 		return s, err
 	}
@@ -55,7 +55,7 @@ func (p *process) take(ctx context.Context) (sample, error) {
 		return s, err
 	}
 
-	s.heap, s.goroutines = int64(heap), int(goroutines)
+	s.live, s.goroutines = int64(live), int(goroutines)
 
 	open, err := os.ReadDir("/proc/" + strconv.Itoa(p.pid()) + "/fd")
 	if err != nil {
@@ -121,12 +121,12 @@ func (p *printer) line(now time.Time, jobs int, processes []*process, samples []
 	if !p.headed {
 		p.headed = true
 		_, _ = fmt.Fprintln(p.w,
-			"after\tjobs\tprocess\tRSS MiB\theap MiB\tgoroutines\tfiles\tdisk KiB\tinodes\t") // see Flush
+			"after\tjobs\tprocess\tRSS MiB\tlive MiB\tgoroutines\tfiles\tdisk KiB\tinodes\t") // see Flush
 	}
 
 	for i, s := range samples {
 		_, _ = fmt.Fprintf(p.w, "%s\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t\n", now.Sub(p.began).Round(time.Second), jobs,
-			processes[i].name, s.resident/mib, s.heap/mib, s.goroutines, s.files, s.disk>>10, s.inodes)
+			processes[i].name, s.resident/mib, s.live/mib, s.goroutines, s.files, s.disk>>10, s.inodes)
 	}
 
 	if err := p.w.Flush(); err != nil {

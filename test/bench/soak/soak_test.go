@@ -26,7 +26,7 @@ func TestNothingGrowsWhileJobsFlow(t *testing.T) {
 	var table bytes.Buffer
 
 	o := options{
-		binary: binary, env: []string{"GOGC=20"}, // so that the heap is little more than what lives
+		binary: binary, env: []string{"GOGC=20"}, // so that what lives is measured often
 		warm: extent{jobs: 40}, judged: extent{jobs: 60}, rate: 20, keepFinal: time.Second, patience: time.Minute,
 		clock: clock.Wall{}, out: &table,
 	}
@@ -49,7 +49,7 @@ func TestAnythingThatGrowsTooMuchIsNamed(t *testing.T) {
 	const jobs = 1000
 
 	processes := []*process{{name: "server"}, {name: "agent1"}}
-	before := sample{resident: 100 * mib, heap: 20 * mib, goroutines: 30, files: 30, disk: mib, inodes: 100}
+	before := sample{resident: 100 * mib, live: 20 * mib, goroutines: 30, files: 30, disk: mib, inodes: 100}
 
 	fine := before
 	fine.goroutines += 5
@@ -62,7 +62,7 @@ func TestAnythingThatGrowsTooMuchIsNamed(t *testing.T) {
 
 	for name, grow := range map[string]func(*sample){
 		"resident memory": func(s *sample) { s.resident += 100 * mib },
-		"heap in use":     func(s *sample) { s.heap += 50 * mib },
+		"live heap":       func(s *sample) { s.live += 50 * mib },
 		"goroutines":      func(s *sample) { s.goroutines += jobs / 10 },
 		"open files":      func(s *sample) { s.files += jobs / 10 },
 		"disk":            func(s *sample) { s.disk += jobs * 100 << 10 },

@@ -38,7 +38,7 @@ func quantities() []quantity {
 			bound{constant: 24 * mib, share: 0.25}, bound{constant: 16 * mib, share: 0.25},
 		},
 		{
-			"heap_mib", "heap in use, MiB", mib, func(s sample) float64 { return float64(s.heap) },
+			"live_mib", "live heap, MiB", mib, func(s sample) float64 { return float64(s.live) },
 			bound{constant: 12 * mib, share: 0.25}, bound{constant: 8 * mib, share: 0.25},
 		},
 		{
