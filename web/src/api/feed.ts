@@ -52,6 +52,7 @@ export class Feed {
   private rest: ReturnType<typeof setTimeout> | undefined;
   private wake: () => void = () => undefined;
   private cursor = "";
+  private stopped = false;
 
   constructor(private readonly cache: QueryClient) {}
 
@@ -63,11 +64,13 @@ export class Feed {
 
   start(): () => void {
     const life = new AbortController();
+    this.stopped = false;
     document.addEventListener("visibilitychange", this.look);
     void this.run(life.signal);
 
     return () => {
       life.abort();
+      this.stopped = true;
       this.connection.abort();
       this.wake();
       document.removeEventListener("visibilitychange", this.look);
@@ -180,9 +183,21 @@ export class Feed {
     const timer = setTimeout(() => {
       this.timers.delete(key);
       this.asked.set(key, Date.now());
-      void this.cache.invalidateQueries({ queryKey: [key] }, { cancelRefetch: false });
+      void this.ask(key, every);
     }, Math.max(due, collectFor));
 
     this.timers.set(key, timer);
+  }
+
+  /**
+   * Asks for what is on the screen of a resource. An answer that is on its way already may be older than the change:
+   * it is not given up, or a slow server would never be heard, but asked for once more when it has come.
+   */
+  private async ask(key: string, every: number): Promise<void> {
+    const queryKey = [key];
+    const underWay = this.cache.isFetching({ queryKey }) > 0;
+
+    await this.cache.invalidateQueries({ queryKey }, { cancelRefetch: false });
+    if (underWay && !this.stopped) this.changed(key, every);
   }
 }
