@@ -12,6 +12,7 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.6
 	github.com/aws/aws-sdk-go-v2/service/servicequotas v1.43.7
 	github.com/aws/smithy-go v1.28.7
+	github.com/coder/websocket v1.8.14
 	github.com/danielgtaylor/huma/v2 v2.34.1
 	github.com/emersion/go-sasl v0.0.0-20200509203442-7bfe0ed36a21
 	github.com/emersion/go-smtp v0.21.3

@@ -28,7 +28,8 @@ import (
 //	13 the report of a rank may carry what it uses of its node
 //	14 the report of a rank may say that it has printed nothing; an upload of output may have its end with it
 //	15 a report may carry what was read from the GPUs: use, power and temperature
-const Capability = 15
+//	16 assignments may ask for tunnels to runs, which the agent opens
+const Capability = 16
 
 // JoinRequest asks to become a node. It carries the join token's text and a
 // certificate request; the key never leaves the machine.
@@ -75,6 +76,8 @@ type Assignments struct {
 	Incarnation *Incarnation `json:"incarnation,omitempty"`
 	// Outputs is not part of the desired state: a request is answered once, whatever the generation.
 	Outputs []OutputsRequest `json:"outputs,omitempty" doc:"files that people want from runs of this node"`
+	// Tunnels likewise: each is opened once. They are for an agent of capability 16 or later.
+	Tunnels []TunnelRequest `json:"tunnels,omitempty" doc:"tunnels that people want to runs of this node"`
 }
 
 // Incarnation identifies one history of a yard. A new one begins when the database is

@@ -27,7 +27,7 @@ type Event struct {
 
 	Token   id.Token `json:"token,omitempty" doc:"token with which the actor caused it"`
 	Address string   `json:"address,omitempty" doc:"address from which the actor caused it; absent if the yard did by itself"`
-	Count   int      `json:"count,omitempty" doc:"number of calls that the entry stands for, for access.refused and access.read"`
+	Count   int      `json:"count,omitempty" doc:"number of calls that the entry stands for, for kinds of access"`
 
 	Question id.Question `json:"question,omitempty" doc:"question that it asks or ends; the inbox has its options"`
 	// Hold and NotBefore are for programs: the reason says the same to people.
