@@ -109,6 +109,7 @@ var layers = []struct {
 			"internal/vault",
 			"internal/diskspace",
 			"internal/diskspace/smalldisk",
+			"internal/tarstream",
 			"internal/netguard",
 		},
 	},
