@@ -33,5 +33,10 @@
 // directory is sealed when it is complete. The folders of a rank and the cache of its user are made here, and the
 // working directory is given to the user when its files are there.
 //
+// # Visitors
+//
+// People may start processes beside a program (Visit, package visitor), inside the same walls, and connect to ports
+// that its processes listen on (DialPort).
+//
 // The package never talks to the server and never decides what runs.
 package runtime

@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"trainyard/internal/agent/runtime/process"
 )
 
 // Descriptors with which Init is started. Those of the output are also those of a Continuation.
@@ -39,6 +41,8 @@ type initProcess struct {
 	waiting  map[int]chan syscall.WaitStatus
 	born     sync.Once
 	children chan struct{} // closed when there is a child
+	files    *inbox        // descriptors that came with requests
+	visits   visits
 }
 
 // Init is the first process of a space. main calls it, in a process that Start has started, before anything else is set
@@ -57,9 +61,10 @@ func Init(stderr io.Writer) int {
 	conn := os.NewFile(connFD, "supervisor")
 	p := &initProcess{
 		replies: json.NewEncoder(conn), waiting: map[int]chan syscall.WaitStatus{}, children: make(chan struct{}),
+		files: &inbox{}, visits: visits{byID: map[string]process.Process{}},
 	}
 
-	requests := json.NewDecoder(conn)
+	requests := json.NewDecoder(p.files)
 	var first request
 	if err := requests.Decode(&first); err != nil || first.Program == nil {
 		_, _ = fmt.Fprintln(stderr, "init of a space: no program:", err)
@@ -286,6 +291,12 @@ func (p *initProcess) serve(requests *json.Decoder) {
 			p.runBeside(*r.Run)
 		case r.Kill:
 			p.kill()
+		case r.Visit != nil:
+			p.receive(*r.Visit)
+		case r.EndVisit != "":
+			p.endVisit(r.EndVisit)
+		case r.Signal != nil:
+			p.signalVisit(*r.Signal)
 		default:
 			p.reply(reply{Error: "unknown request"})
 		}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trainyard/internal/agent/runtime/process"
+	"trainyard/internal/agent/runtime/visitor"
 )
 
 // InitCommand is the hidden subcommand that runs Init, see package subprocess.
@@ -41,6 +42,8 @@ type Space struct {
 
 	mu   sync.Mutex // one request at a time
 	root int        // pid of the program, in the namespace
+
+	guests guests
 }
 
 // request is what a space is asked to do. The first one has the program.
@@ -49,6 +52,10 @@ type request struct {
 	Continue *Continuation `json:"continue,omitempty"` // with Program: its processes are made by a command
 	Run      *Command      `json:"run,omitempty"`
 	Kill     bool          `json:"kill,omitempty"`
+	// Visit starts a visitor, whose descriptors come with the request. The other two are about one that was started.
+	Visit    *visit `json:"visit,omitempty"`
+	EndVisit string `json:"end_visit,omitempty"`
+	Signal   *sent  `json:"signal,omitempty"`
 }
 
 // reply is the answer to a request, or the end of the program.
@@ -62,6 +69,8 @@ type reply struct {
 	Ended  bool   `json:"ended,omitempty"`
 	Status uint32 `json:"status,omitempty"`
 	Last   bool   `json:"last_process,omitempty"`
+	// Visitor says that Ended and Status are those of a visitor.
+	Visitor string `json:"visitor,omitempty"`
 }
 
 // ErrGone says that a space has ended.
@@ -135,7 +144,10 @@ func open(s Setting) (*Space, error) {
 		return nil, errors.Join(fmt.Errorf("make the namespaces of the program: %w", err), conn.Close())
 	}
 
-	space := &Space{PID: pid, conn: conn, ended: make(chan syscall.WaitStatus, 1), replies: make(chan reply, 1)}
+	space := &Space{
+		PID: pid, conn: conn, ended: make(chan syscall.WaitStatus, 1), replies: make(chan reply, 1),
+		guests: guests{ends: map[string]chan syscall.WaitStatus{}},
+	}
 	go space.receive(exit)
 
 	return space, nil
@@ -149,6 +161,11 @@ func (s *Space) receive(exit <-chan syscall.WaitStatus) {
 		var r reply
 		if err := dec.Decode(&r); err != nil {
 			break // Init has ended
+		}
+
+		if r.Visitor != "" {
+			s.guests.end(r.Visitor, syscall.WaitStatus(r.Status))
+			continue
 		}
 
 		if r.Ended && r.Last {
@@ -166,6 +183,7 @@ func (s *Space) receive(exit <-chan syscall.WaitStatus) {
 	}
 
 	close(s.replies)
+	s.guests.endAll()
 
 	status := <-exit
 	if last != nil {
@@ -204,12 +222,16 @@ func (s *Space) Kill() error {
 	return nil
 }
 
-// ask sends a request and waits for the answer.
-func (s *Space) ask(r request) (reply, error) {
+// ask sends a request, with descriptors if it has some, and waits for the answer.
+func (s *Space) ask(r request, files ...*os.File) (reply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	if err := json.NewEncoder(s.conn).Encode(r); err != nil {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return reply{}, err
+	}
+	if err := visitor.Send(s.conn, append(text, '\n'), files); err != nil {
 		return reply{}, errors.Join(ErrGone, err)
 	}
 

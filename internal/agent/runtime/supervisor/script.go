@@ -32,7 +32,9 @@ type script struct {
 	pumping sync.WaitGroup
 	pipes   []*os.File      // reading ends
 	space   *sandbox.Space  // in which it runs; nil if it runs as the supervisor does
+	program sandbox.Program // what runs there
 	saver   *snapshot.Space // the same, if snapshots of it can be taken
+	visited bool            // people may start processes beside it
 }
 
 // runScript runs a script until it ends by itself or an order stops it. It returns when none of its
@@ -48,6 +50,7 @@ func (s *supervisor) runScript(text string, during job.RunState) (result, error)
 	}
 
 	s.running(p.pid, during, begun)
+	p.visited = during == job.RunRunning
 
 	r := s.awaitScript(p)
 
@@ -87,6 +90,7 @@ func (s *supervisor) awaitScript(p *script) (r result) {
 		select {
 		case r.status = <-p.exit:
 			cancel()
+			s.guests.dismiss("the program has ended", s.logError)
 			s.endLeftovers()
 
 			return r
@@ -95,6 +99,10 @@ func (s *supervisor) awaitScript(p *script) (r result) {
 		case <-limiting:
 			limiting = nil
 			s.limitV1(p.pid)
+
+			if p.visited { // now that it has its cgroup, which they share
+				s.guests.admit(s.houseOf(p))
+			}
 		case <-ctx.Done():
 		}
 
@@ -109,6 +117,7 @@ func (s *supervisor) awaitScript(p *script) (r result) {
 // stopScript carries out an order to stop a script, unless it has ended just before.
 func (s *supervisor) stopScript(p *script) (r result) {
 	s.kids.reap()
+	s.guests.dismiss("the run is being stopped: "+s.stop.reason, s.logError)
 
 	select {
 	case r.status = <-p.exit: // it ended before the order took effect

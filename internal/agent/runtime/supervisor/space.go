@@ -125,7 +125,7 @@ func (s *supervisor) enterSpace(
 		return err
 	}
 
-	s.spaceInit = p.space.PID
+	s.spaceInit, p.program = p.space.PID, program
 	p.pid, p.exit = p.space.PID, p.space.Ended()
 
 	return nil

@@ -60,7 +60,7 @@ import (
 	"trainyard/internal/job"
 )
 
-// supervisor executes one rank. All its fields except out, kids and orders belong to the goroutine
+// supervisor executes one rank. All its fields except out, kids, orders and guests belong to the goroutine
 // that runs it.
 type supervisor struct {
 	dir    string // the run directory
@@ -80,6 +80,7 @@ type supervisor struct {
 	suspendWanted job.SuspendOrder
 	spaceInit     int            // first process of the program's namespaces, which is not part of the program; 0 if none
 	cgroupMoves   sync.WaitGroup // processes that are being moved into the cgroup
+	guests        visitors
 }
 
 // Run executes the rank whose run directory is dir and returns the exit status of the process. Only
@@ -135,6 +136,8 @@ func supervise(ctx context.Context, dir string, log *slog.Logger) error {
 	if err := s.receiveOrders(ctx); err != nil {
 		return err
 	}
+
+	s.receiveVisitors(ctx)
 
 	if s.rec.MaxDisk > 0 {
 		go s.watchDisk(ctx)
