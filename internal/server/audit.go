@@ -138,6 +138,9 @@ func (k *accessKey) sentence(count *accessCount) string {
 	if k.kind == yardmaster.EventRead {
 		return fmt.Sprintf("read %s", k.code)
 	}
+	if k.kind == yardmaster.EventTunnel {
+		return fmt.Sprintf("opened %s, %s", k.code, humanize.Count(count.calls, "time"))
+	}
 
 	return fmt.Sprintf("%s refused (%s), the last one: %s", humanize.Count(count.calls, "call"), k.code, count.last)
 }

@@ -80,6 +80,8 @@ var calls = map[string]call{
 	"GET /api/v1/jobs/{job}/logs":          may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/logs/follow":   may(tenant.ReadJob),
 
+	"GET /api/v1/jobs/{job}/tunnel": may(tenant.ChangeJob), // into a job with secrets: its owner alone
+
 	"GET /api/v1/jobs/{job}/logs/{run}/{rank}":       may(tenant.ReadJob),
 	"GET /api/v1/jobs/{job}/logs/{run}/{rank}/lines": may(tenant.ReadJob),
 
@@ -175,6 +177,7 @@ var calls = map[string]call{
 	"POST /agent/v1/renew":             {kind: byNode},
 	"POST /agent/v1/reports":           {kind: byNode},
 	"GET /agent/v1/assignments":        {kind: byNode},
+	"GET /agent/v1/tunnels/{tunnel}":   {kind: byNode},
 	"POST /agent/v1/metrics":           {kind: byNode},
 	"POST /agent/v1/logs/{run}/{rank}": {kind: byNode},
 	"POST /agent/v1/chunks":            {kind: byNode},

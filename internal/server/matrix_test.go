@@ -89,6 +89,7 @@ var matrix = map[string]matrixRow{
 	},
 	"cancel-job":  {"/api/v1/jobs/j2/cancel", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
 	"kill-job":    {"/api/v1/jobs/j2/kill", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
+	"open-tunnel": {"/api/v1/jobs/j1/tunnel", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"}, // without a WebSocket: 409
 	"read-logs":   {"/api/v1/jobs/j1/logs", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"follow-logs": {"/api/v1/jobs/j1/logs/follow", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 
@@ -191,6 +192,7 @@ var matrix = map[string]matrixRow{
 	"missing-files": {"/api/v1/files/missing", `{"digests":[]}`, "1 3333 3yyy 3yyy 3yyy 3yyy 3yyy 1"},
 	"put-file":      {"/api/v1/files/" + digestOf("x"), "x", "1 3333 3yyy 3yyy 3yyy 3yyy 3yyy 1"},
 
+	"answer-tunnel":      {"/agent/v1/tunnels/x", "", "1 1111 1111 1111 1111 1111 1111 4"}, // nobody wants it
 	"renew":              {"/agent/v1/renew", `{"csr":"CSR"}`, nodesOnly},
 	"report":             {"/agent/v1/reports", `{"capability":1,"boot":"b","seq":1}`, nodesOnly},
 	"follow-assignments": {"/agent/v1/assignments", "", nodesOnly},

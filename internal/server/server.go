@@ -116,6 +116,7 @@ type Server struct {
 	starts     starts
 	whatIfs    *turnstile
 	streams    *httpapi.Slots
+	tunnels    tunnelLimits
 	shared     *fanout.Hub[logKey, logPlace] // output that is followed
 	uploads    *httpapi.Slots
 	joins      joins
@@ -160,6 +161,7 @@ func New(c Config, d Deps, start string) *Server {
 	s.rehearsals = newTurnstile(rehearsalsEach, rehearsalsAtAll, rehearsalWait, api.CodeTooManyPreviews, "previews")
 	s.whatIfs = newTurnstile(whatIfEach, whatIfAtAll, whatIfWait, "too_many_simulations", "simulations")
 	s.streams = httpapi.NewSlots(c.MaxStreams, c.MaxStreams*allUsers, "too_many_streams", "live feeds")
+	s.tunnels = newTunnelLimits()
 	s.shared = fanout.NewHub[logKey, logPlace](sharedOutput, allSharedOutput)
 	s.uploads = httpapi.NewSlots(c.MaxUploads, c.MaxUploads*allUsers, api.CodeTooManyUploads, "uploads")
 	s.quota = content.NewQuota(c.MaxUploaded, c.AllUploaded, d.Store, d.Clock)
@@ -236,6 +238,7 @@ func (s *Server) routes() {
 	s.logRoutes()
 	s.checkpointRoutes()
 	s.outputRoutes()
+	s.tunnelRoutes()
 	s.nodeRoutes()
 	s.nodeRunRoutes()
 	s.summaryRoutes()

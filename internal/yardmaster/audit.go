@@ -27,7 +27,7 @@ type NoteAccess struct{ Calls []Access }
 // Access is a number of calls of one caller.
 type Access struct {
 	Origin
-	Kind   string // EventRefused or EventRead
+	Kind   string // EventRefused, EventRead or EventTunnel
 	Owner  id.User
 	Job    id.Job
 	Node   id.Node
@@ -39,6 +39,7 @@ type Access struct {
 const (
 	EventRefused = "access.refused" // calls that were refused: unknown, not allowed, too many
 	EventRead    = "access.read"    // what belongs to others was read, or a checkpoint downloaded
+	EventTunnel  = "access.tunnel"  // somebody entered a running job, or left it
 )
 
 func (m NoteAccess) handle(y *Yard) (any, error) { //nolint:unparam // the form of Message

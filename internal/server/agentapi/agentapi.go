@@ -102,6 +102,7 @@ type Server struct {
 	claims  *claims
 	numbers *sequences
 	asks    *asks
+	tunnels *tunnels
 
 	incarnation atomic.Pointer[api.Incarnation] // of the yard's history
 }
@@ -110,7 +111,7 @@ type Server struct {
 // must tell Follow of every batch before it tells anybody else.
 func New(c Config) *Server {
 	s := &Server{Config: c, roster: newRoster(c.Nodes), seen: newSightings(), claims: newClaims(), numbers: newSequences(),
-		asks: newAsks(c.Clock)}
+		asks: newAsks(c.Clock), tunnels: newTunnels()}
 	s.setIncarnation(&c.Incarnation)
 
 	return s

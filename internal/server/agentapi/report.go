@@ -40,6 +40,7 @@ func (s *Server) report(ctx context.Context, in *httpapi.Body[api.Report]) (*htt
 	}
 
 	s.asks.note(n, in.Body.Capability)
+	s.tunnels.note(n, in.Body.Capability)
 	s.judge(bounded, n, in.Body.Ranks)
 	s.takeUse(bounded, n, in.Body.Ranks)
 
@@ -146,6 +147,8 @@ func (s *Server) assignments(ctx context.Context, _ *struct{}) (*huma.StreamResp
 			asked, more := s.asks.of(who.node)
 			list := s.toAssignments(orders, generation)
 			list.Outputs = asked
+			var wanted <-chan struct{}
+			list.Tunnels, wanted = s.tunnels.of(who.node)
 			if err := s.addSecrets(req.Context(), list.Runs); err != nil {
 				out.Send("", "error", httpapi.ToProblem(err))
 				return
@@ -153,7 +156,7 @@ func (s *Server) assignments(ctx context.Context, _ *struct{}) (*huma.StreamResp
 			if !out.Send(strconv.FormatUint(generation, 10), "", list) {
 				return
 			}
-			if !httpapi.WaitAny(req.Context(), out, []<-chan struct{}{changed, other, more}) {
+			if !httpapi.WaitAny(req.Context(), out, []<-chan struct{}{changed, other, more, wanted}) {
 				return
 			}
 		}

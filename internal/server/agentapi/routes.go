@@ -88,6 +88,7 @@ func (s *Server) Routes(rt httpapi.Router) {
 
 	s.checkpointRoutes(rt)
 	s.outputRoutes(rt)
+	s.tunnelRoutes(rt)
 	s.sharedRoutes(rt)
 
 	rt.Plain(

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"trainyard/internal/api"
 	"trainyard/internal/auth"
 	"trainyard/internal/clock"
@@ -319,5 +321,39 @@ func TestALeaderThatDoesNotAnswer(t *testing.T) {
 
 	if _, text := ask(t, c, http.MethodGet, h.standby.URL+"/api/v1/jobs", ""); text != "from the store" {
 		t.Errorf("a read gets %s", text)
+	}
+}
+
+// Tunnels go through a standby like any request: of people, and of nodes, whose name is passed on.
+func TestAStandbyForwardsTunnels(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, func(w http.ResponseWriter, r *http.Request) {
+		conn, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			return // the client says so
+		}
+
+		tunnel := api.NewTunnel(conn)
+		_ = tunnel.Copy(r.Context(), api.StreamOut, strings.NewReader(r.Header.Get(httpapi.HeaderNode)+"@"+r.URL.Path))
+		_ = tunnel.Finish()
+	})
+
+	for want, c := range map[string]*http.Client{
+		"@/api/v1/jobs/j1/tunnel": h.person(t), "north@/api/v1/jobs/j1/tunnel": h.node(t, "north"),
+	} {
+		conn, _, err := websocket.Dial(t.Context(), h.standby.URL+"/api/v1/jobs/j1/tunnel",
+			&websocket.DialOptions{HTTPClient: c})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		tunnel := api.NewTunnel(conn)
+
+		m, err := tunnel.Receive(t.Context())
+		if err != nil || string(m.Data) != want {
+			t.Errorf("through the standby came %q, %v, not %q", m.Data, err, want)
+		}
+
+		_ = tunnel.Close()
 	}
 }
