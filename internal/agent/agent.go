@@ -11,7 +11,7 @@
 // Identity and state between starts are in identity.go and memory.go; the lease of a
 // provisioned node is in nodelease.go, the notice that it is taken back in
 // spot_notice.go; delivery is in report.go, upload_logs.go, upload_metrics.go,
-// fetch_files.go, stage_data.go and save_checkpoints.go.
+// fetch_files.go, stage_data.go and save_checkpoints.go; people are let into runs in tunnels.go.
 //
 // The agent never decides what runs, never starts a rank twice, never starts one of an
 // older epoch than it has seen of that job, and never stops a run because it restarts
@@ -26,6 +26,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"net"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -68,6 +69,8 @@ type Runtime interface {
 	ProgressFile(run id.Run, rank int) (string, error)
 	MetricSources(run id.Run, rank int) (runtime.MetricSources, error)
 	Target(run id.Run, rank int) (sampler.Target, error)
+	Visit(ctx context.Context, run id.Run, rank int, v runtime.Visit) (runtime.Visitor, error)
+	DialPort(ctx context.Context, run id.Run, rank, port int, shared bool) (net.Conn, error)
 	Limits() string
 	Close() error
 }
@@ -157,6 +160,7 @@ type Agent struct {
 	data          *data
 	checkpoints   *savedCheckpoints
 	outputs       *keptOutputs
+	tunnels       *openTunnels
 	shared        sharedFolders
 	contents      *workdir.Store
 	leave         context.CancelCauseFunc // ends the agent because the server has refused it
@@ -182,6 +186,7 @@ type Agent struct {
 	inventorySoon chan struct{} // look at the machine again
 	renewSoon     chan struct{} // the server has refused the certificate as expired
 	uploads       chan struct{} // a place for each upload at a time
+	tunnelSlots   chan struct{} // and for each tunnel
 
 	starting sync.Mutex          // held while a rank is given to the runtime
 	closing  bool                // nothing is started any more; guarded by starting
@@ -272,6 +277,8 @@ func New(cfg Config) (*Agent, error) {
 		inventorySoon:   make(chan struct{}, 1),
 		renewSoon:       make(chan struct{}, 1),
 		uploads:         make(chan struct{}, maxUploads),
+		tunnelSlots:     make(chan struct{}, maxTunnels),
+		tunnels:         &openTunnels{asked: map[string]bool{}},
 		startedRanks:    map[key]bool{},
 		uploaders:       map[key]*logUploader{},
 		problems:        map[string]string{},
@@ -395,6 +402,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 
 	cancel()
 	loops.Wait()
+	a.tunnels.serving.Wait()
 	a.stopUploaders()
 	a.outputs.stop()
 	a.checkpoints.stop()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/agent/sampler"
 	"trainyard/internal/contact"
+	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -336,4 +338,12 @@ func (f *fakeRuntime) wait(y *fakeYard, what string, ok func() bool) {
 			y.t.Fatalf("waited in vain for: %s", what)
 		}
 	}
+}
+
+func (f *fakeRuntime) Visit(context.Context, id.Run, int, runtime.Visit) (runtime.Visitor, error) {
+	return nil, fault.New(fault.Conflict, "no_visitors", "nobody can be let in here")
+}
+
+func (f *fakeRuntime) DialPort(_ context.Context, _ id.Run, _, port int, _ bool) (net.Conn, error) {
+	return nil, fault.New(fault.Conflict, "port_closed", "nothing listens on port %d", port)
 }

@@ -32,6 +32,7 @@ func (a *Agent) streamLoop(ctx context.Context) {
 			a.noteProblem("assignment stream", nil)
 			a.applyAssignments(as)
 			a.answerRequests(ctx, as.Outputs)
+			a.answerTunnels(ctx, as.Tunnels)
 
 			return nil
 		})
