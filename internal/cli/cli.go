@@ -80,7 +80,8 @@ Submit a job file with submit, watch it with logs and jobs, and list the machine
 	add(root, GroupStart, a.login(), a.initFile(), a.validate(), a.version())
 	add(root, GroupJobs, a.foresee.Commands()...)
 	add(root, GroupJobs, a.submit(), a.run(), a.jobs(), a.job(), a.top(), a.logs(), a.wait(),
-		a.rerun(), a.edit(), a.cancel(), a.kill(), a.pause(), a.resume(), a.checkpoints(), a.fetch(), a.schedules(),
+		a.rerun(), a.edit(), a.cancel(), a.kill(), a.pause(), a.resume(), a.checkpoints(), a.fetch(), a.exec(), a.shell(),
+		a.forward(), a.cp(), a.schedules(),
 		a.inbox(), a.accept(), a.dismiss())
 	add(root, GroupYard, a.nodes(), a.cordon(), a.uncordon(), a.drain(), a.reservations(), a.offers(), a.leases(),
 		a.release(), a.events())

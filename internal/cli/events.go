@@ -32,7 +32,8 @@ one object a line.
 
 --audit leaves what callers of the API did, or tried: with the token and the address,
 and what was before and after. Calls that were refused are counted (access.refused),
-and so is reading what belongs to others (access.read).
+and so is reading what belongs to others (access.read). Who entered a running job, and
+how that ended, is access.tunnel.
 
 -o jsonl writes one object a line, for exports. With --cursor-file all entries since
 the last export are written, and the file keeps the number of the last one: run it
