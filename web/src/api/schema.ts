@@ -212,6 +212,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/agent/v1/tunnels/{tunnel}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Open the agent's end of a tunnel, by WebSocket */
+        get: operations["answer-tunnel"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/checkpoints/{checkpoint}": {
         parameters: {
             query?: never;
@@ -941,6 +958,32 @@ export interface paths {
         put?: never;
         /** Ask a running job to save a checkpoint and to continue */
         post: operations["save-job"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job}/tunnel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Open a tunnel to a running job, by WebSocket: a command, a shell, a port or files
+         * @description The first message of the client is text, the JSON {"start": ...} that says what the tunnel is
+         *     for: {"kind": "exec", "command": [...], "terminal": {"term", "columns", "rows"}}, without a command for a shell;
+         *     {"kind": "port", "port"}; {"kind": "get", "path"} or {"kind": "put", "path"}, for a tar stream; each with a "rank".
+         *     The answer is {"started": true} or {"problem": ...}. Then binary messages are data: their first byte is 0 for input, 1
+         *     for output and 2 for errors, and one that has no other byte is the end of that stream. Text messages are {"size":
+         *     {"columns", "rows"}} and {"signal": "INT"} of the client. For it are {"taken": N}, the bytes of input that the job has
+         *     taken, of which at most 1 MiB may be outstanding, and at last {"end": {"exit", "reason"}} or {"problem": ...}.
+         */
+        get: operations["open-tunnel"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -2312,7 +2355,7 @@ export interface components {
             at: string;
             /**
              * Format: int64
-             * @description number of calls that the entry stands for, for access.refused and access.read
+             * @description number of calls that the entry stands for, for kinds of access
              */
             count?: number;
             from?: string;
@@ -5751,6 +5794,37 @@ export interface operations {
             };
         };
     };
+    "answer-tunnel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                tunnel: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": unknown;
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": unknown;
+                };
+            };
+        };
+    };
     "get-checkpoint": {
         parameters: {
             query?: never;
@@ -7447,6 +7521,37 @@ export interface operations {
                 };
                 content: {
                     "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "open-tunnel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": unknown;
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": unknown;
                 };
             };
         };
