@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -242,6 +243,29 @@ func BenchmarkMessages(b *testing.B) {
 
 	if y.Counts().Jobs[job.Succeeded] == 0 && b.N > 1000 {
 		b.Fatal("no job came to its end")
+	}
+}
+
+// BenchmarkSubmit is a submission to a yard with many nodes that refuses what none of them could run, as servers do.
+func BenchmarkSubmit(b *testing.B) {
+	cfg := yardmaster.Defaults(ordered.FIFO{})
+	cfg.RefuseImpossible = true
+	y := newYardOf(b, cfg)
+
+	for i := range 1000 {
+		y.node(fmt.Sprintf("node%05d", i), 8)
+	}
+
+	y.Take()
+
+	specs := benchSpecs()
+	b.ReportAllocs()
+
+	for i := 0; b.Loop(); i++ {
+		m := yardmaster.Submit{Owner: "alice", Jobs: []yardmaster.NewJob{{Spec: specs[i%len(specs)]}}}
+		if _, err := y.Step(y.now, m); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

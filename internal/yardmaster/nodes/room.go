@@ -20,6 +20,11 @@ func (r *Nodes) Fits(need fleet.Need) bool {
 		if room, ok := r.Rooms.Get(n.ID); ok && n.State != fleet.Removed && m.Eligible(room) {
 			found = append(found, room)
 		}
+
+		// As a rule the first few nodes are enough, and every submission asks.
+		if !need.SameGPU && len(found) >= need.Nodes {
+			return true
+		}
 	}
 
 	return need.MostAlike(found) >= need.Nodes
