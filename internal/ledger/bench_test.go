@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,4 +75,57 @@ func BenchmarkSum(b *testing.B) {
 	}
 
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(books)), "ns/posting")
+}
+
+// BenchmarkUsageOfTotals is how much of 1,000 nodes was used in a month, from the totals of its days.
+func BenchmarkUsageOfTotals(b *testing.B) {
+	sums := ledger.NewRollup()
+	for day := range 30 {
+		for n := range 1000 {
+			at := monday.AddDate(0, 0, day)
+
+			for _, p := range []ledger.Posting{
+				stretch(fmt.Sprint("node", n), "ann", ledger.Use, at, 20*time.Hour),
+				stretch(fmt.Sprint("node", n), "", ledger.Idle, at.Add(20*time.Hour), 4*time.Hour),
+			} {
+				sums.Add(&p)
+			}
+		}
+	}
+
+	var days []ledger.Total
+	texts := map[ledger.Total]string{}
+	rows := 0
+
+	for _, t := range sums.Totals() {
+		if t.Span == ledger.DayTotal && t.Of == ledger.NodeTotals {
+			days, texts[t] = append(days, t), sums.Text(t)
+			rows += strings.Count(texts[t], "\n")
+		}
+	}
+
+	b.ReportAllocs()
+
+	for b.Loop() {
+		usage, err := ledger.NewUsageSummary(monday, monday.AddDate(0, 0, 30), "")
+		if err != nil {
+			b.Fatal(err)
+		}
+
+		for _, day := range days {
+			err := ledger.EachTotal(day, texts[day], func(p *ledger.Posting) error {
+				usage.AddNode(p)
+				return nil
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+
+		if _, err := usage.Usage(nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(rows), "ns/row")
 }

@@ -211,9 +211,10 @@ func unescapeField(s string) string {
 // as postings are. A posting is only valid until the next.
 func EachTotal(of Total, stored string, yield func(*Posting) error) error {
 	p := Posting{From: of.Start, To: of.Start}
+	escaped := strings.IndexByte(stored, '\\') >= 0
 
 	for row := 1; stored != ""; row++ {
-		rest, ok := readTotal(stored, &p)
+		rest, ok := readTotal(stored, escaped, &p)
 		if !ok {
 			return fmt.Errorf("row %d of the total of the %s %s is not valid", row, of.Span, of.Start)
 		}
@@ -228,16 +229,19 @@ func EachTotal(of Total, stored string, yield func(*Posting) error) error {
 }
 
 // readTotal reads the first row and returns the others. A report of a month reads some 50,000 rows.
-func readTotal(text string, p *Posting) (rest string, ok bool) {
+func readTotal(text string, escaped bool, p *Posting) (rest string, ok bool) {
 	var names [8]string
 
 	for i := range names {
-		name, rest, found := strings.Cut(text, "\t")
-		if !found {
+		end := strings.IndexByte(text, '\t')
+		if end < 0 {
 			return "", false
 		}
 
-		names[i], text = unescapeField(name), rest
+		names[i], text = text[:end], text[end+1:]
+		if escaped {
+			names[i] = unescapeField(names[i])
+		}
 	}
 
 	var amounts vector
@@ -261,8 +265,24 @@ func readTotal(text string, p *Posting) (rest string, ok bool) {
 	return text, true
 }
 
+// safeDigits is how many digits a number may have so that it certainly fits.
+const safeDigits = 18
+
 // readAmount reads a number up to a character, and returns what follows it.
 func readAmount(text string, after byte) (amount int64, rest string, ok bool) {
+	for i := range min(len(text), safeDigits+1) {
+		c := text[i]
+		if c == after {
+			return amount, text[i+1:], i > 0
+		}
+		if c < '0' || c > '9' {
+			break
+		}
+
+		amount = 10*amount + int64(c-'0')
+	}
+
+	// One with a sign or more digits is rare.
 	end := strings.IndexByte(text, after)
 	if end < 0 {
 		return 0, "", false

@@ -1,6 +1,8 @@
 package ledger_test
 
 import (
+	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -165,6 +167,38 @@ func TestStoredTotalsThatAreDamagedAreRefused(t *testing.T) {
 		err := ledger.EachTotal(ledger.Total{Span: ledger.DayTotal}, text, func(*ledger.Posting) error { return nil })
 		if err == nil {
 			t.Errorf("%q was taken for a total", text)
+		}
+	}
+}
+
+func TestAmountsOfStoredTotalsAreExact(t *testing.T) {
+	t.Parallel()
+
+	names := strings.Repeat("\t", 8)
+	for _, amount := range []int64{
+		0, 7, -7, 999_999_999_999_999_999, 1_000_000_000_000_000_000, -1_000_000_000_000_000_000, math.MaxInt64,
+		math.MinInt64,
+	} {
+		text := names + strconv.FormatInt(amount, 10) + "\t1\t2\t3\t" + strconv.FormatInt(amount, 10) + "\n"
+
+		err := ledger.EachTotal(ledger.Total{Span: ledger.DayTotal}, text, func(p *ledger.Posting) error {
+			if int64(p.NodeTime) != amount || p.GPUTime != 1 || int64(p.Energy) != amount {
+				t.Errorf("%d is read as %+v", amount, p.Amounts)
+			}
+
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+
+	for _, amount := range []string{"", "-", "1x", "9223372036854775808", "12345678901234567890"} {
+		text := names + amount + "\t1\t2\t3\t4\n"
+
+		err := ledger.EachTotal(ledger.Total{Span: ledger.DayTotal}, text, func(*ledger.Posting) error { return nil })
+		if err == nil {
+			t.Errorf("the amount %q is accepted", amount)
 		}
 	}
 }
