@@ -3,7 +3,9 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,6 +55,7 @@ func (s *Server) jobRoutes() {
 			Summary:     "List jobs, newest or oldest first, or sorted by something else",
 			Security:    byToken,
 			Tags:        []string{"jobs"},
+			Responses:   s.answers(reflect.TypeFor[api.JobPage]()),
 		},
 		s.listJobs,
 	)
@@ -130,7 +133,29 @@ type listJobsInput struct {
 	Counts  bool      `query:"counts" doc:"also count all jobs that match, on every page, by their status"`
 }
 
-func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*httpapi.Body[api.JobPage], error) {
+// listJobs answers with a page of jobs as it is sent.
+func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*huma.StreamResponse, error) {
+	page, err := s.pageOfJobs(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+
+	text, err := s.encoded.page(page)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		hc.SetHeader("Content-Type", "application/json")
+		send(hc, func(w io.Writer) error {
+			_, err := w.Write(text)
+			return err
+		})
+	}}, nil
+}
+
+// pageOfJobs reads a page of jobs with what is known of them.
+func (s *Server) pageOfJobs(ctx context.Context, in *listJobsInput) (*jobPage, error) {
 	f := store.JobFilter{
 		Owner:   id.User(in.Owner),
 		Project: id.Project(in.Project),
@@ -163,9 +188,9 @@ func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*httpapi.Body
 		return nil, s.fail(ctx, err)
 	}
 
-	page := api.JobPage{Jobs: make([]api.Job, 0, len(jobs))}
+	page := &jobPage{}
 	if in.Counts {
-		page.Counts, err = s.countJobs(ctx, f)
+		page.counts, err = s.countJobs(ctx, f)
 		if err != nil {
 			return nil, s.fail(ctx, err)
 		}
@@ -173,16 +198,22 @@ func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*httpapi.Body
 
 	if len(jobs) > in.Limit {
 		jobs = jobs[:in.Limit]
-		page.Next = cursorOf(&f, &jobs[len(jobs)-1])
+		page.next = cursorOf(&f, &jobs[len(jobs)-1])
 	}
 
+	page.jobs = make([]listedJob, len(jobs))
 	for i := range jobs {
-		page.Jobs = append(page.Jobs, toJob(&jobs[i]))
+		page.jobs[i].stored = &jobs[i]
 	}
 
 	// A list of what is stored is of use also where nothing else is known: another server leads.
-	if err := s.addBriefs(ctx, page.Jobs, jobs); err != nil && fault.KindOf(err) != fault.Unavailable {
+	briefs, err := s.briefs(ctx, jobs)
+	if err != nil && fault.KindOf(err) != fault.Unavailable {
 		return nil, s.fail(ctx, err)
+	}
+
+	for i := range briefs {
+		page.jobs[i].brief = &briefs[i]
 	}
 
 	foreseen, err := s.seer.Waiting(jobs)
@@ -191,10 +222,10 @@ func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*httpapi.Body
 	}
 
 	for i := range foreseen {
-		addForecast(&page.Jobs[i], foreseen[i])
+		page.jobs[i].forecast = foreseen[i]
 	}
 
-	return &httpapi.Body[api.JobPage]{Body: page}, nil
+	return page, nil
 }
 
 // filterStates chooses jobs by the words that people see of their states.
@@ -253,20 +284,6 @@ func confineJobs(ctx context.Context, f *store.JobFilter) error {
 	}
 
 	return allow(ctx, tenant.ReadJob, f.Owner)
-}
-
-// addBriefs fills in what is not stored: where live jobs run and why others wait.
-func (s *Server) addBriefs(ctx context.Context, out []api.Job, jobs []job.Job) error {
-	briefs, err := s.briefs(ctx, jobs)
-	if err != nil {
-		return err
-	}
-
-	for i := range briefs {
-		addBrief(&out[i], &briefs[i])
-	}
-
-	return nil
 }
 
 func badCursor(c string) error {

@@ -126,6 +126,7 @@ type Server struct {
 	access     *accessLog
 	health     *health
 	mux        *gate
+	encoded    encodedJobs // of lists
 	api        huma.API
 	router     httpapi.Router
 	agents     *agentapi.Server

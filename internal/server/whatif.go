@@ -133,7 +133,12 @@ func (r *Reader) Jobs(ctx context.Context, f api.JobFilter) (api.JobPage, error)
 		in.State = append(in.State, string(state))
 	}
 
-	return body(r.server.listJobs(ctx, in))
+	page, err := r.server.pageOfJobs(ctx, in)
+	if err != nil {
+		return api.JobPage{}, err
+	}
+
+	return page.shown(), nil
 }
 
 // Job returns one job.
