@@ -164,18 +164,19 @@ func (m *madeForecasts) keep(j id.Job, from sources, made madeForecast) {
 func (f *Forecaster) fromHistory(
 	j *job.Job, stand *yardmaster.JobStatus, library *forecast.Library, record *calibrate.Record,
 ) *job.Forecast {
-	in := &forecast.Input{Job: j, Now: f.Clock.Now(), Speed: j.Spec.Speed, Library: library, Record: record}
+	now := f.Clock.Now()
 
 	f.mu.Lock()
-	from := sources{library, record, f.market(in.Now)}
+	from := sources{library, record, f.market(now)}
 	of := basis{seq: j.Seq, demand: demandOf(j, stand), start: stand.Start, outside: stand.Outside}
 
 	last, same := f.made.find(j.ID, from, of)
-	if same && in.Now.Sub(last.At).Abs() < sameFor {
+	if same && now.Sub(last.At).Abs() < sameFor {
 		f.mu.Unlock()
 		return last
 	}
 
+	in := &forecast.Input{Job: j, Now: now, Speed: j.Spec.Speed, Library: library, Record: record}
 	f.surroundings(in, stand)
 	f.mu.Unlock()
 
