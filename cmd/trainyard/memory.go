@@ -63,8 +63,9 @@ func liveMemory() uint64 {
 	return total
 }
 
-// processMetrics are those of the process and of the Go runtime. What the last collection left of the heap is among them
-// (go_gc_heap_live_bytes): it tells what the process holds on to, while the heap in use may have any amount of garbage.
+// processMetrics are those of the process and of the Go runtime. What the last collection left of the heap is among
+// them (go_gc_heap_live_bytes): it tells what the process holds on to, while the heap in use may have any amount of
+// garbage.
 func processMetrics() []prometheus.Collector {
 	return []prometheus.Collector{
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(

@@ -224,7 +224,8 @@ func TestTheLastDayComesAgain(t *testing.T) {
 func TestJobsHaveTheirDatasets(t *testing.T) {
 	t.Parallel()
 
-	for place, starts := range map[job.Place]bool{job.PlaceLocal: true, job.PlaceCloud: false} {
+	for _, place := range []job.Place{job.PlaceLocal, job.PlaceCloud} {
+		starts := place == job.PlaceLocal
 		f := &fake{data: []api.Dataset{{ID: "scans", Owner: "ada", DatasetRequest: api.DatasetRequest{
 			Place: place, Copies: []api.Copy{{At: place, Path: "/data/scans"}},
 		}}}}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The simulator takes jobs only in the order of their submission. What is drawn depends on when the month began, so many
-// beginnings are tried.
+// The simulator takes jobs only in the order of their submission. What is drawn depends on when the month began, so
+// many beginnings are tried.
 func TestJobsAreSubmittedInOrder(t *testing.T) {
 	t.Parallel()
 
