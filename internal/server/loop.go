@@ -37,7 +37,8 @@ type Loop struct {
 	over    chan struct{} // closed when the loop has ended
 	stall   *stall
 	newest  atomic.Pointer[snapshot] // from which questions are answered
-	rest    time.Time                // no round before then
+	planned time.Time                // when the last round ended
+	took    time.Duration            // how long it took
 	planner sync.WaitGroup           // plans that are made beside the loop
 	metrics *metrics.Loop
 }
@@ -224,10 +225,12 @@ const tickEvery = 10 * time.Millisecond
 
 // A round that takes longer than roundCheap is followed by a rest of roundRest times as long, in which
 // messages are handled and answered but nothing is placed: with very many jobs in line, what
-// is submitted in that time shares the next round.
+// is submitted in that time shares the next round. If a run has ended meanwhile, GPUs are idle until the next
+// round, and the rest is freedRest times as long as the round.
 const (
 	roundCheap = 500 * time.Microsecond
 	roundRest  = 4
+	freedRest  = 1
 	restMost   = 250 * time.Millisecond
 )
 
@@ -372,11 +375,20 @@ func (l *Loop) round(ctx context.Context) {
 		l.metrics.Round(l.clock.Now().Sub(began))
 	}
 
-	ended := l.clock.Now()
-	l.rest = ended
-	if took := ended.Sub(began); took > roundCheap {
-		l.rest = ended.Add(min(roundRest*took, restMost))
+	l.planned = l.clock.Now()
+	l.took = l.planned.Sub(began)
+}
+
+// restsUntil returns when the rest after the last round is over.
+func (l *Loop) restsUntil() time.Time {
+	switch {
+	case l.took <= roundCheap:
+		return l.planned
+	case l.yard.Freed():
+		return l.planned.Add(min(freedRest*l.took, restMost))
 	}
+
+	return l.planned.Add(min(roundRest*l.took, restMost))
 }
 
 // plan lets a policy make a plan beside the loop and hands it to the yardmaster.
@@ -426,7 +438,7 @@ func (l *Loop) setAlarm(a *clock.Alarm) {
 	}
 
 	if now := l.clock.Now(); !l.rested(now) {
-		a.Set(l.rest.Sub(now))
+		a.Set(l.restsUntil().Sub(now))
 	}
 }
 
@@ -435,7 +447,9 @@ func (l *Loop) owes() bool { return l.yard.PlanDue() && l.rested(l.clock.Now()) 
 
 // rested reports whether it is time for a round. A clock that was set back does not put it off.
 func (l *Loop) rested(now time.Time) bool {
-	return !now.Before(l.rest) || l.rest.Sub(now) > time.Second
+	until := l.restsUntil()
+
+	return !now.Before(until) || until.Sub(now) > time.Second
 }
 
 // look runs a query. One that panics has read wrongly and changed nothing, so

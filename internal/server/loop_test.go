@@ -18,8 +18,11 @@ import (
 	"trainyard/internal/clock"
 	"trainyard/internal/engine/agents"
 	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
+	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
+	"trainyard/internal/place/ordered"
 	"trainyard/internal/store"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -294,8 +297,9 @@ type plainStore struct{ store.Store }
 
 func (plainStore) Commit(context.Context, ...*yardmaster.Batch) error { return nil }
 
-// dear is a policy whose rounds take as long as is said, in the time of a bubble.
+// dear is a policy whose rounds take as long as is said, in the time of a bubble. It plans as another does, or nothing.
 type dear struct {
+	of    place.Policy
 	takes time.Duration
 	began []time.Time
 }
@@ -308,7 +312,53 @@ func (p *dear) Plan(v *place.View) place.Plan {
 	p.began = append(p.began, v.Now)
 	time.Sleep(p.takes)
 
-	return place.Plan{}
+	if p.of == nil {
+		return place.Plan{}
+	}
+
+	return p.of.Plan(v)
+}
+
+// dearLoop runs a loop in a bubble, on a yard with the user ada, until the test calls end. do sends a message to it.
+func dearLoop(t *testing.T, policy place.Policy) (do func(yardmaster.Message), end func()) {
+	t.Helper()
+
+	wall := clock.Wall{}
+	core := yardmaster.New(yardmaster.Defaults(policy))
+	core.Load(wall.Now(), yardmaster.State{})
+
+	l := NewLoop(LoopConfig{
+		Yard: core, Store: plainStore{}, Engine: agents.New(nil), Clock: wall, Log: slog.New(slog.DiscardHandler),
+	})
+
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+
+	do = func(m yardmaster.Message) {
+		if _, err := l.Do(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	do(yardmaster.PutUser{User: "ada", Role: tenant.Researcher, By: "test"})
+
+	return do, func() {
+		cancel()
+
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// oneCPU is a submission of a job that takes one CPU.
+func oneCPU() yardmaster.Submit {
+	spec := &job.Spec{
+		Run: "a", Place: job.PlaceAny, Resources: job.Resources{Nodes: job.Range{Min: 1, Max: 1}, CPUs: 1000},
+	}
+
+	return yardmaster.Submit{Owner: "ada", Jobs: []yardmaster.NewJob{{Spec: spec}}}
 }
 
 // TestARoundThatWasPutOffBeginsWhenTheRestIsOver: and not with the tick after it.
@@ -317,43 +367,60 @@ func TestARoundThatWasPutOffBeginsWhenTheRestIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const takes = 4 * roundCheap
 
-		wall, policy := clock.Wall{}, &dear{takes: takes}
-		core := yardmaster.New(yardmaster.Defaults(policy))
-		core.Load(wall.Now(), yardmaster.State{})
-
-		l := NewLoop(LoopConfig{
-			Yard: core, Store: plainStore{}, Engine: agents.New(nil), Clock: wall, Log: slog.New(slog.DiscardHandler),
-		})
-
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- l.Run(ctx) }()
-
-		do := func(m yardmaster.Message) {
-			if _, err := l.Do(t.Context(), m); err != nil {
-				t.Fatal(err)
-			}
-		}
-
-		spec := &job.Spec{Run: "a", Resources: job.Resources{Nodes: job.Range{Min: 1, Max: 1}, CPUs: 1000}}
-		submit := yardmaster.Submit{Owner: "ada", Jobs: []yardmaster.NewJob{{Spec: spec}}}
-
-		do(yardmaster.PutUser{User: "ada", Role: tenant.Researcher, By: "test"})
+		policy := &dear{takes: takes}
+		do, end := dearLoop(t, policy)
 		time.Sleep(tickEvery / 2)
 
-		began := wall.Now()
-		do(submit) // its round is dear
-		do(submit) // its round is put off
+		began := time.Now()
+		do(oneCPU()) // its round is dear
+		do(oneCPU()) // its round is put off
 		time.Sleep(10 * tickEvery)
-		cancel()
-
-		if err := <-ended; err != nil {
-			t.Fatal(err)
-		}
+		end()
 
 		// The rest ends between two ticks.
 		want := []time.Time{began, began.Add(takes + roundRest*takes)}
 		if !slices.EqualFunc(policy.began, want, time.Time.Equal) {
+			t.Errorf("rounds began at %v, want %v", policy.began, want)
+		}
+	})
+}
+
+// TestTheRestIsShorterWhenARunHasEnded: its GPUs are idle until the next round.
+func TestTheRestIsShorterWhenARunHasEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const takes = 4 * roundCheap
+
+		policy := &dear{of: ordered.FIFO{}, takes: takes}
+		do, end := dearLoop(t, policy)
+
+		do(yardmaster.AddToken{By: "test", Token: tenant.Token{
+			ID: "join", Kind: tenant.JoinToken, Owner: "ada", Class: string(fleet.Local), UsesLeft: 1,
+			Expires: time.Now().Add(time.Hour),
+		}})
+		do(yardmaster.Join{
+			Token: "join", Name: "a", Key: "a", Inventory: fleet.Inventory{CPUs: 1000, Memory: 1 << 30, MixUsers: true},
+		})
+		do(yardmaster.NodeReport{Node: "a"})
+		do(oneCPU()) // runs there
+		time.Sleep(10 * tickEvery)
+		do(yardmaster.NodeReport{Node: "a", Ranks: []yardmaster.RankReport{
+			{Run: id.NewRun("j1", 1), State: job.RunRunning, Started: time.Now()},
+		}})
+		time.Sleep(10 * tickEvery)
+		policy.began = nil
+		time.Sleep(tickEvery / 2)
+
+		began := time.Now()
+		do(oneCPU()) // its round is dear, and finds no room
+		do(yardmaster.NodeReport{Node: "a", Ranks: []yardmaster.RankReport{
+			{Run: id.NewRun("j1", 1), State: job.RunEnded, Started: began, Ended: began},
+		}})
+		time.Sleep(10 * tickEvery)
+		end()
+
+		want := []time.Time{began, began.Add(takes + freedRest*takes)}
+		if len(policy.began) < 2 || !slices.EqualFunc(policy.began[:2], want, time.Time.Equal) {
 			t.Errorf("rounds began at %v, want %v", policy.began, want)
 		}
 	})

@@ -19,6 +19,9 @@ func (y *Yard) PlanDue() bool {
 	return y.queue.Len() > 0 || len(y.running) > 0 && (y.cfg.Policy.Revises() || y.relocates())
 }
 
+// Freed reports whether a run has ended since the last plan: what it held is idle until the next.
+func (y *Yard) Freed() bool { return y.freed }
+
 // relocates reports whether the policy may move running jobs although none is queued: jobs on
 // provisioned nodes, and those that are too slow.
 func (y *Yard) relocates() bool {
@@ -31,6 +34,7 @@ func (y *Yard) relocates() bool {
 func (y *Yard) Round(now time.Time) {
 	v := y.view(now)
 	holds := y.holds
+	y.freed = false
 	y.apply(now, place.Within(y.cfg.Policy, v, y.timeLimit()))
 
 	// Other jobs may use the GPUs that were planned for one that was held.

@@ -25,7 +25,7 @@ func (y *Yard) Begin(now time.Time) *Planning {
 	v := y.view(now)
 	p := &Planning{Now: v.Now, copied: y.copyView(v), policy: y.cfg.Policy, limit: y.timeLimit()}
 	y.planning = true
-	y.planDue = false
+	y.planDue, y.freed = false, false
 	y.atBegin = place.Rehearsal(y.cfg.Policy)
 
 	return p

@@ -179,6 +179,6 @@ func (y *Yard) release(run *runRecord, k *job.Rank) {
 
 	y.promisesDue = y.promisesDue || len(y.promises) > 0
 	if !run.stoppedByPlan { // otherwise the plan took it into account
-		y.planDue = true
+		y.planDue, y.freed = true, true
 	}
 }

@@ -141,6 +141,7 @@ type Yard struct {
 	timers       timers.Timers
 	lastTick     time.Time       // last tick
 	planDue      bool            // something changed that may lead to another plan
+	freed        bool            // a run has ended since the last plan, which left room for another
 	slowDue      bool            // that plan is to look at jobs that are too slow
 	slow         map[id.Job]bool // jobs whose Outlook.Slow has reached place.SlowForecasts; some may be so no longer
 	planning     bool            // a plan is being made outside the loop
