@@ -60,6 +60,25 @@ func TestAnythingThatGrowsTooMuchIsNamed(t *testing.T) {
 		t.Errorf("growth within bounds: %v", err)
 	}
 
+	// The server has the pages of its database in memory, up to a bound, and the agents have none.
+	cached := before
+	cached.disk += 16 * mib
+	cached.resident += 80 * mib // 24 and a quarter of 100, and twice 16 MiB: 81
+
+	if err := exceeded(judge(processes, []sample{before, before}, []sample{cached, before}, 1000*jobs)); err != nil {
+		t.Errorf("the cache of the database: %v", err)
+	}
+
+	for name, after := range map[string][]sample{
+		"more than the database has grown": {grown(&cached, 2*mib, 0), before},
+		"more than the cache":              {grown(&cached, 100*mib, 1000*mib), before},
+		"of an agent":                      {before, cached},
+	} {
+		if exceeded(judge(processes, []sample{before, before}, after, 1000*jobs)) == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+
 	for name, grow := range map[string]func(*sample){
 		"resident memory": func(s *sample) { s.resident += 100 * mib },
 		"live heap":       func(s *sample) { s.live += 50 * mib },
@@ -78,4 +97,13 @@ func TestAnythingThatGrowsTooMuchIsNamed(t *testing.T) {
 			}
 		}
 	}
+}
+
+// grown is a sample with more resident memory and more on the disk.
+func grown(s *sample, resident, disk int64) sample {
+	g := *s
+	g.resident += resident
+	g.disk += disk
+
+	return g
 }
