@@ -233,12 +233,11 @@ func readTotal(text string, escaped bool, p *Posting) (rest string, ok bool) {
 	var names [8]string
 
 	for i := range names {
-		end := strings.IndexByte(text, '\t')
-		if end < 0 {
+		names[i], text, ok = strings.Cut(text, "\t")
+		if !ok {
 			return "", false
 		}
 
-		names[i], text = text[:end], text[end+1:]
 		if escaped {
 			names[i] = unescapeField(names[i])
 		}

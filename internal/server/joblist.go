@@ -70,7 +70,7 @@ func sameProgress(a, b *job.Progress) bool {
 }
 
 // encodedJobs keeps jobs as lists send them. Encoding is most of what a page costs, and the same jobs are listed again
-// and again while nothing about them changes. An encoded job is sent only if everything that it was made of is the same.
+// and again while nothing about them changes. An encoded job is sent only if all that it was made of is the same.
 type encodedJobs struct {
 	mu         sync.Mutex
 	young, old map[id.Job]encodedJob // those in old have not been listed since there were many younger ones

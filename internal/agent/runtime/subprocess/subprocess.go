@@ -19,8 +19,9 @@ import (
 )
 
 // Run runs this process as the supervisor of a rank, as the first process of its namespaces, as the watcher of ranks or
-// as a visitor that copies files, if its arguments say so, and returns its exit status. It returns false for every other
-// process. main calls it before anything else is set up, and so does every test binary in which an agent starts runs.
+// as a visitor that copies files, if its arguments say so, and returns its exit status. It returns false for every
+// other process. main calls it before anything else is set up, and so does every test binary in which an agent starts
+// runs.
 func Run(args []string, stderr io.Writer) (status int, is bool) {
 	switch {
 	case len(args) == 2 && args[1] == sandbox.InitCommand:
