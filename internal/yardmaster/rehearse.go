@@ -252,8 +252,9 @@ func (h *Rehearsal) started(s *place.Start, now bool) place.Why {
 	}
 }
 
-// overQuota returns which of the starts of a plan a quota does not allow once those before
-// them have started. Starts on more GPUs than it leaves are cut down to that, as they will be.
+// overQuota returns which of the starts of a plan a quota does not allow once those before them have started, and
+// which of the jobs asked about that do not start it holds then. Starts on more GPUs than it leaves are cut down to
+// that, as they will be.
 func (h *Rehearsal) overQuota(plan *place.Checked) map[id.Job]hold {
 	held := map[id.Job]hold{}
 	if h.view.Limits == nil {
@@ -261,7 +262,9 @@ func (h *Rehearsal) overQuota(plan *place.Checked) map[id.Job]hold {
 	}
 
 	users, projects := map[id.User]int{}, map[id.Project]int{}
+	used := func(it *queue.Item) int { return max(users[it.User], projects[it.Project]) }
 	holds := map[id.Job]int{} // what jobs give back that the plan stops
+	starts := map[id.Job]bool{}
 
 	for i := range plan.Stops {
 		holds[plan.Stops[i].Running.Job] = plan.Stops[i].Running.GPUs
@@ -269,10 +272,8 @@ func (h *Rehearsal) overQuota(plan *place.Checked) map[id.Job]hold {
 
 	for i := range plan.Starts {
 		it := plan.Starts[i].Item
-		used := users[it.User] - holds[it.Job]
-		if it.Project != "" {
-			used = max(used, projects[it.Project]-holds[it.Job])
-		}
+		used := used(it) - holds[it.Job]
+		starts[it.Job] = true
 
 		allowance := h.view.Allow(it)
 		if allowance.Ceiling != tenant.NoLimit {
@@ -288,7 +289,21 @@ func (h *Rehearsal) overQuota(plan *place.Checked) map[id.Job]hold {
 		gpus -= holds[it.Job]
 
 		users[it.User] += gpus
-		projects[it.Project] += gpus
+		if it.Project != "" {
+			projects[it.Project] += gpus
+		}
+	}
+
+	// What does not start is held once those that do leave too little of the quota for it.
+	for i := range h.jobs {
+		it, need := h.jobs[i].item, &h.jobs[i].need
+		if it == nil || starts[it.Job] {
+			continue
+		}
+
+		if over := holdFor(h.view.Allow(it), need.GPUs*need.Nodes+used(it)); over.reason != "" {
+			held[it.Job] = over
+		}
 	}
 
 	return held

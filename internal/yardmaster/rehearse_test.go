@@ -6,6 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -57,6 +59,33 @@ func TestADryRunSeesTheYardAsItWasAsked(t *testing.T) {
 
 	if cmp.Equal(want, now.Previews(nil)) {
 		t.Error("the yard went on, and a dry run says the same as before")
+	}
+}
+
+// A job that waits for two reasons has the same one in a dry run as after its submission.
+func TestADryRunKnowsWhatTheNextPlanLeavesOfAQuota(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.node("a", 4)
+	y.quota(tenant.Quota{GPUs: 2})
+	y.submit("alice", spec(2)) // starts with the next plan
+
+	nowhere := spec(1)
+	nowhere.Resources.GPU = []job.GPUKind{{Model: "no such model"}}
+
+	rehearsal, err := y.Rehearse(y.now, "alice", []yardmaster.Candidate{{Spec: nowhere}})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	said := rehearsal.Previews(nil)[0].Why
+
+	j := y.submit("alice", nowhere)
+	y.Round(y.now)
+
+	then, waits := y.Why(y.now, j)
+	if !waits || then.Blocker != place.BlockLimit || said.Blocker != then.Blocker {
+		t.Errorf("%q (%s) in the dry run, then %q (%s)", said.Sentence, said.Blocker, then.Sentence, then.Blocker)
 	}
 }
 
