@@ -53,6 +53,7 @@ type logKey struct {
 type logPlace struct {
 	at   archive.Cursor
 	news *jobNews // what they know of the job
+	end  bool     // nothing comes after it
 }
 
 // keyOf returns what the follower shares with others.
@@ -70,22 +71,14 @@ func keyOf(j id.Job, in *logInput, user id.User) logKey {
 }
 
 func (s *Server) followLogs(ctx context.Context, in *logInput) (*huma.StreamResponse, error) {
-	end, err := s.search(ctx, in)
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-
-	r, err := s.openLogs(ctx, in)
-	end()
-
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-
-	r.bytes, r.marking = followBytes, true
-
 	leave, err := s.streams.Take(string(callerOf(ctx).User))
 	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
+	r, err := s.openFollowed(ctx, in)
+	if err != nil {
+		leave()
 		return nil, s.fail(ctx, err)
 	}
 
@@ -102,6 +95,25 @@ func (s *Server) followLogs(ctx context.Context, in *logInput) (*huma.StreamResp
 
 		s.endFeed(ctx, s.sendLogs(ctx, r, &filter, out), out, "logs of "+string(r.job.ID))
 	}}, nil
+}
+
+// openFollowed opens the output of a job for one who follows it.
+func (s *Server) openFollowed(ctx context.Context, in *logInput) (*logReader, error) {
+	end, err := s.awaitSearch(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+
+	defer end()
+
+	r, err := s.openLogs(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+
+	r.bytes, r.marking = followBytes, true
+
+	return r, nil
 }
 
 // sendLogs sends lines as they come, and the job whenever its state changes.
@@ -148,7 +160,7 @@ func (l *logSource) read(ctx context.Context) (logPage, error) {
 		}
 	}
 
-	end, err := l.s.search(ctx, l.input)
+	end, err := l.s.awaitSearch(ctx, l.input)
 	if err != nil {
 		return logPage{}, err
 	}
@@ -335,7 +347,7 @@ func (f *logFollower) join(ctx context.Context) bool {
 	}
 
 	src, news := f.src.fork(), f.news.jobNews
-	member, ok := f.s.shared.Join(ctx, f.key, joint, logPlace{src.at.Clone(), &news},
+	member, ok := f.s.shared.Join(ctx, f.key, joint, logPlace{at: src.at.Clone(), news: &news},
 		func(ctx context.Context, feed *fanout.Feed[logKey, logPlace]) error {
 			return f.s.shareLogs(ctx, src, news, feed)
 		})
@@ -405,10 +417,11 @@ func (f *logFollower) live(ctx context.Context) (behind bool, err error) {
 	}
 }
 
-// pass sends what is shared, unless it tells of a job of which the follower knows more.
+// pass sends what is shared, unless it tells of a job of which the follower knows more. That the job has ended may be
+// known, but not that this was all of its output.
 func (f *logFollower) pass(item *fanout.Item[logPlace]) bool {
 	if item.After.news.seq < f.news.seq {
-		if item.Lines == 0 {
+		if item.Lines == 0 && !item.After.end {
 			return true
 		}
 	} else {

@@ -72,22 +72,31 @@ func (s *Server) shareLogs(
 			joint = src.joint()
 		}
 
-		item := fanout.Item[logPlace]{Lines: len(page.lines), Joint: joint, After: logPlace{src.at.Clone(), news.known()}}
-		item.Data = buffer.take()
+		item := fanout.Item[logPlace]{
+			Data: buffer.take(), Lines: len(page.lines), Joint: joint, After: logPlace{at: src.at.Clone(), news: news.known()},
+		}
 		if len(item.Data) > 0 || joint != before {
 			feed.Publish(item)
 		}
 
-		if !news.send(ctx, &src.job, src.newest) || page.done && !buffer.Add("", "end", toJob(&src.job)) {
+		if !news.send(ctx, &src.job, src.newest) {
 			return errInternal()
 		}
 
+		then := logPlace{at: item.After.at, news: news.known()}
 		if len(buffer.data) > 0 {
-			feed.Publish(fanout.Item[logPlace]{Data: buffer.take(), Joint: joint, After: logPlace{item.After.at, news.known()}})
+			feed.Publish(fanout.Item[logPlace]{Data: buffer.take(), Joint: joint, After: then})
 		}
 
 		switch {
 		case page.done:
+			if !buffer.Add("", "end", toJob(&src.job)) {
+				return errInternal()
+			}
+
+			then.end = true
+			feed.Publish(fanout.Item[logPlace]{Data: buffer.take(), Joint: joint, After: then})
+
 			return nil
 		case page.more:
 			feed.Pace(ctx, batchEvery)

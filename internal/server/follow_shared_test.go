@@ -17,9 +17,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/api"
+	"trainyard/internal/clock"
+	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/logs"
 	"trainyard/internal/server/fanout"
+	"trainyard/internal/server/httpapi"
 	"trainyard/internal/tenant"
 )
 
@@ -523,6 +526,88 @@ func TestWhatIsSharedIsWhatIsRead(t *testing.T) {
 			if diff := cmp.Diff(want, whole(f, tap.lines(t))); diff != "" {
 				t.Errorf("follower %d with %q (-alone +shared):\n%s", i, f, diff)
 			}
+		}
+	}
+}
+
+// Searches of one user are limited, but a live feed is not ended because there are many just now.
+func TestAFollowerWaitsForTheTurnOfItsSearch(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	token := y.token("ada", tenant.Researcher, tenant.ScopeSubmit)
+	n := y.join("n1")
+	n.listen()
+	j, run := n.started(y.client(token))
+	n.upload(run, 0, 0, output(t, "o:first\n", "o:second\n"), false)
+
+	var others []func()
+	for range searchesEach {
+		leave, err := y.srv.searches.mine.Take("ada")
+		y.must(err)
+		others = append(others, leave)
+	}
+
+	_, err := y.srv.searches.begin(t.Context(), "ada")
+	if fault.KindOf(err) != fault.OverLimit {
+		t.Fatalf("one more search: %v", err)
+	}
+
+	tap := y.tapped(token, j, "?grep=second")
+	clock.Sleep(t.Context(), 2*awaitEvery) // it is refused by then, if it is refused
+
+	for _, leave := range others {
+		leave()
+	}
+
+	tap.line(t, "second")
+}
+
+// A job may change after its end. Whoever has seen that must still learn that there is no more output.
+func TestTheEndIsSentToOneWhoKnowsMoreOfTheJob(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	token := y.token("ada", tenant.Researcher, tenant.ScopeSubmit)
+	c, n := y.client(token), y.join("n1")
+	n.listen()
+	j, run := n.started(c)
+	n.upload(run, 0, 0, output(t, "o:first\n"), true)
+	n.ends(run, 0, 0)
+	y.tapped(token, j, "").end(t)
+
+	who, id, err := y.srv.Directory.Authenticate(token, y.srv.Clock.Now())
+	y.must(err)
+
+	ctx := context.WithValue(t.Context(), callerKey{}, caller{who, id})
+	in := &logInput{Job: string(j), Rank: -1}
+	r, err := y.srv.openFollowed(ctx, in)
+	y.must(err)
+
+	src := &logSource{logReader: r, input: in}
+	own := src.fork()
+	hub := fanout.NewHub[logKey, logPlace](sharedOutput, allSharedOutput)
+	member, ok := hub.Join(ctx, logKey{}, src.joint(), logPlace{news: &jobNews{}},
+		func(ctx context.Context, feed *fanout.Feed[logKey, logPlace]) error {
+			return y.srv.shareLogs(ctx, src, jobNews{}, feed)
+		})
+	if !ok {
+		t.Fatal("nothing is shared")
+	}
+
+	tap := newTap()
+	out := httpapi.NewStream(tap)
+	news := y.srv.newJobFeed(out)
+	news.seq = 1 << 40
+	f := &logFollower{s: y.srv, src: own, out: out, who: callerOf(ctx), news: news, member: member}
+	defer f.leave()
+
+	if behind, err := f.live(ctx); behind || err != nil {
+		t.Fatal(behind, err)
+	}
+
+	tap.end(t)
+	for _, i := range tap.items {
+		if i.Kind == "state" {
+			t.Errorf("the state of a job of which more is known: %s", i.Data)
 		}
 	}
 }

@@ -409,6 +409,15 @@ func (s *Server) search(ctx context.Context, in *logInput) (end func(), err erro
 	return s.searches.begin(ctx, callerOf(ctx).User)
 }
 
+// awaitSearch is search for a live feed, which waits as long as it takes.
+func (s *Server) awaitSearch(ctx context.Context, in *logInput) (end func(), err error) {
+	if !in.looks() {
+		return func() {}, nil
+	}
+
+	return s.searches.await(ctx, callerOf(ctx).User)
+}
+
 func (s *Server) readLogs(ctx context.Context, in *logInput) (*httpapi.Body[api.LogPage], error) {
 	end, err := s.search(ctx, in)
 	if err != nil {

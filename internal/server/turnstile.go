@@ -10,6 +10,9 @@ import (
 	"trainyard/internal/server/httpapi"
 )
 
+// awaitEvery is how often those who wait as long as it takes try again.
+const awaitEvery = 100 * time.Millisecond
+
 // turnstile lets a few things that cost much be done at the same time; others wait for their turn.
 type turnstile struct {
 	mine        *httpapi.Slots
@@ -60,4 +63,15 @@ func (t *turnstile) begin(ctx context.Context, user id.User) (end func(), err er
 
 	return nil, fault.New(fault.OverLimit, t.code, "too many %s: the server has %d under way", t.thing, cap(t.turns)).
 		WithRemedy("try again in a few seconds")
+}
+
+// await is begin for those who have all the time: a live feed is not ended because others search just now. How many
+// feeds a user has is limited elsewhere.
+func (t *turnstile) await(ctx context.Context, user id.User) (end func(), err error) {
+	for {
+		end, err := t.begin(ctx, user)
+		if err == nil || fault.KindOf(err) != fault.OverLimit || !clock.Sleep(ctx, awaitEvery) {
+			return end, err
+		}
+	}
 }
