@@ -105,6 +105,10 @@ soak: ## Break a yard at random while 2,000 jobs flow: SOAK=2h SEED=7 make soak 
 	@scripts/setup.sh test
 	go test ./test/chaos -run '^TestSoak$$' -count=1 -timeout 0 -v -soak $(or $(SOAK),10m) -seed $(if $(filter file,$(origin SEED)),0,$(SEED))
 
+.PHONY: test-promises
+test-promises: ## Compare what the yard says of waiting jobs with what then happens, in other yards each time: CHECKS=1000 make test-promises
+	go test ./internal/sim -run '^TestPromisesComeTrue$$' -count=1 -timeout 180m -rapid.checks $(or $(CHECKS),1000) -rapid.seed $$(date +%s)
+
 .PHONY: test-leases
 test-leases: ## Try random histories of providers, crashes and lost answers on the leases: HISTORIES=100000 SEED=7 make test-leases
 	go test ./test/leases -run TestLeaseChaos -count=1 -timeout 120m -v -histories $(or $(HISTORIES),10000) -seed $(SEED)
