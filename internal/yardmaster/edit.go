@@ -130,7 +130,7 @@ func (y *Yard) checkEdit(r *jobRecord, edited *job.Spec, by id.User) error {
 
 // replaceSpec gives a job another spec, and its place in the queue by that.
 func (y *Yard) replaceSpec(r *jobRecord, edited *job.Spec, by id.User) {
-	queued, held := r.item != nil, r.hold.reason != ""
+	queued, held := r.item != nil || r.promise != nil, r.hold.reason != ""
 	before, need := r.Spec, y.need(r)
 
 	y.leaveQueue(r)

@@ -131,6 +131,7 @@ func (y *Yard) recheckOwners() {
 	for _, j := range sortedKeys(y.jobs) {
 		if r := y.jobs[j]; !r.State.Final() {
 			y.requeue(r)
+			y.touch(r)
 		}
 	}
 }
