@@ -22,6 +22,8 @@ type (
 	Token   string
 	Lease   string
 	Dataset string
+	// Array is the id of the jobs that one job file with the field array made: a12, where j12 is the first of them.
+	Array string
 	// Schedule is the id of what submits jobs again and again: s12.
 	Schedule string
 	// Reservation is the id of nodes that are set aside for a user: r3.
@@ -57,6 +59,12 @@ func number(s, letter string) (uint64, bool) {
 
 	return n, err == nil
 }
+
+// NewArray returns the id of the array whose first element is the n-th job.
+func NewArray(n uint64) Array { return Array("a" + strconv.FormatUint(n, 10)) }
+
+// Number returns n of NewArray(n), and false for a string that is not the id of an array.
+func (a Array) Number() (uint64, bool) { return number(string(a), "a") }
 
 // NewLease returns the id of the n-th lease.
 func NewLease(n uint64) Lease { return Lease("l" + strconv.FormatUint(n, 10)) }

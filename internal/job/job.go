@@ -20,11 +20,13 @@ type Job struct {
 	Seq       uint64 // number of the last change; grows by one with each
 	Owner     id.User
 	Project   id.Project
-	Spec      *Spec  // as submitted and amended; never changed, only replaced; shared
-	Workdir   string // manifest digest of the uploaded files, "" if none
-	Key       string // idempotency key of the submission, "" if none
-	KeyHash   string // digest of what was submitted under Key
-	Pipeline  string // the jobs of one file share this; "" for a single job
+	Spec      *Spec    // as submitted and amended; never changed, only replaced; shared
+	Workdir   string   // manifest digest of the uploaded files, "" if none
+	Key       string   // idempotency key of the submission, "" if none
+	KeyHash   string   // digest of what was submitted under Key
+	Pipeline  string   // the jobs of one file share this; "" for a single job
+	Array     id.Array // the jobs that the field array made of one file share this; "" for others
+	Index     int      // in that array, from 0
 	State     State
 	Cause     Cause  // of the last run that did not succeed
 	Reason    string // why it is in this state, as a sentence for its owner

@@ -54,6 +54,7 @@ type Spec struct {
 	Framework   string            `json:"framework,omitempty"`
 	Model       *Model            `json:"model,omitempty"`
 	Params      map[string]any    `json:"params,omitempty"`
+	Array       *Array            `json:"array,omitempty"` // makes a job for each of its values; nil for one job
 	Data        []string          `json:"data,omitempty"`
 	Resources   Resources         `json:"resources"`
 	Place       Place             `json:"place"`
@@ -95,6 +96,12 @@ func (s *Spec) TextBytes() Bytes {
 
 	for _, r := range s.Metrics {
 		total += len(r.Match) + len(r.File)
+	}
+
+	if s.Array != nil {
+		for _, value := range s.Array.Values {
+			total += len(value)
+		}
 	}
 
 	for key, value := range s.Env {
