@@ -13,6 +13,9 @@ type LeftOut struct {
 	Needs    []string // jobs of the same file
 }
 
+// OfElement makes the spec of an array one of the value of a single element.
+func OfElement(s *job.Spec, value string) { s.Array = &job.Array{Values: []string{value}} }
+
 // Again prepares the spec of a job that was submitted before for another submission of its own.
 func Again(s *job.Spec, now time.Time) LeftOut {
 	var left LeftOut

@@ -128,9 +128,12 @@ func workFields() []field {
 			kind:    paramsKind(),
 			example: "{lr: 0.1, batch_size: 128}",
 			also:    []string{"hyperparameters", "parameters"},
-			doc: "The hyperparameters of the job. Forecasts compare the job with past jobs by them; they are not passed " +
-				"to the program.",
+			doc: "The hyperparameters of the job. {{lr}} in run and env stands for the value of lr, and the program finds it " +
+				"in TRAINYARD_PARAM_lr. trainyard submit --set lr=0.3 gives another value of the same type. A parameter may be " +
+				"declared as {type: number, default: 0.1, min: 0, max: 1} or {type: string, one_of: [adam, sgd]}; without a " +
+				"default a value must be given. Forecasts compare the job with past jobs by them.",
 		},
+		arrayField(),
 		{
 			name:    "data",
 			kind:    namesKind("a dataset or a list of datasets", func(s *job.Spec) *[]string { return &s.Data }),

@@ -60,6 +60,25 @@ func TestEveryFieldIsRead(t *testing.T) {
 				}
 			},
 		},
+		{
+			"params: {lr: {type: number, default: 0.5, max: 1}, opt: {type: string, one_of: [a, b], default: b}, net: {type: cnn}}",
+			func(s *job.Spec) {
+				s.Params = map[string]any{"lr": 0.5, "opt": "b", "net": map[string]any{"type": "cnn"}}
+			},
+		},
+		{"array: 0..9", func(s *job.Spec) { s.Array = &job.Array{Range: job.Steps{Last: 9, Step: 1}} }},
+		{"array: 5..100:5%3", func(s *job.Spec) {
+			s.Array = &job.Array{Range: job.Steps{First: 5, Last: 100, Step: 5}, Limit: 3}
+		}},
+		{"array: [0.10, adam, true, 'a: b']", func(s *job.Spec) {
+			s.Array = &job.Array{Values: []string{"0.10", "adam", "true", "a: b"}}
+		}},
+		{"array: {values: [x, y], limit: 1}", func(s *job.Spec) {
+			s.Array = &job.Array{Values: []string{"x", "y"}, Limit: 1}
+		}},
+		{"array: {limit: 2, values: 0..3}", func(s *job.Spec) {
+			s.Array = &job.Array{Range: job.Steps{Last: 3, Step: 1}, Limit: 2}
+		}},
 		{"data: [cifar10, mri.2026]", func(s *job.Spec) { s.Data = []string{"cifar10", "mri.2026"} }},
 		{"data: cifar10", func(s *job.Spec) { s.Data = []string{"cifar10"} }},
 		{"budget: $40", func(s *job.Spec) { s.Budget = 40_000_000 }},

@@ -325,8 +325,8 @@ func TestSchemaHasTheKeysOfTheParser(t *testing.T) {
 		t.Errorf("keys (-parser +schema)\n%s", diff)
 	}
 
-	if len(got) != 73 {
-		t.Errorf("there are %d keys, want 73", len(got))
+	if len(got) != 74 {
+		t.Errorf("there are %d keys, want 74", len(got))
 	}
 }
 

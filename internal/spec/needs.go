@@ -61,6 +61,8 @@ func (r *reader) together(drafts []*draft, complete bool) {
 	for _, d := range drafts {
 		w.visit(d)
 	}
+
+	r.arrays(drafts, byName)
 }
 
 // recurring checks what a file says about being submitted again and again.

@@ -23,8 +23,19 @@ func paramsKind() kind {
 				return
 			}
 
-			if m, ok := v.plain().(map[string]any); ok && len(m) > 0 {
-				v.d.entry.Spec.Params = m
+			params := map[string]any{}
+			v.d.missing = map[string]bool{}
+
+			for i := 0; i+1 < len(v.n.Content); i += 2 {
+				name, inside := v.n.Content[i].Value, v
+				inside.n, inside.path = v.n.Content[i+1], yamlfile.Join(v.path, yamlfile.Shown(name))
+				before := v.r.Len()
+				params[name] = inside.param(name)
+				v.d.missing[name] = v.r.Len() > before
+			}
+
+			if len(params) > 0 {
+				v.d.entry.Spec.Params = params
 			}
 		},
 		write: func(s *job.Spec) (*yaml.Node, error) {

@@ -73,6 +73,20 @@ func specs() *rapid.Generator[job.Spec] {
 			s.Params = params
 		}
 
+		switch rapid.IntRange(0, 3).Draw(t, "array") {
+		case 0:
+			first := rapid.IntRange(-100, 100).Draw(t, "first")
+			s.Array = &job.Array{
+				Range: job.Steps{First: first, Last: first + rapid.IntRange(0, 500).Draw(t, "more"), Step: rapid.IntRange(1, 9).Draw(t, "step")},
+				Limit: rapid.IntRange(0, 9).Draw(t, "limit"),
+			}
+		case 1:
+			s.Array = &job.Array{
+				Values: rapid.SliceOfN(rapid.String().Filter(func(s string) bool { return !strings.Contains(s, "\x00") }), 1, 4).Draw(t, "values"),
+				Limit:  rapid.IntRange(0, 9).Draw(t, "limit"),
+			}
+		}
+
 		return s
 	})
 }

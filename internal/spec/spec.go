@@ -43,6 +43,10 @@ type Options struct {
 	// Env gives the values of variables that the file asks for with
 	// env: {KEY: null}. Nil means that there are none, so that each is an error.
 	Env func(key string) (string, bool)
+	// Params gives values to parameters of the file, as a submitter writes them: lr=0.1. Nil means that there are none.
+	Params map[string]string
+	// AnyParams accepts a file whose parameters have no values yet.
+	AnyParams bool
 	// Now is the time that a deadline must lie after; zero means any deadline will do.
 	Now time.Time
 	// Location is where a deadline without a zone is meant; nil means UTC.
@@ -71,7 +75,7 @@ type Note struct {
 // Parse reads the text of a job file. The error is a fault.List with all
 // mistakes in the order of the file; there is a File only without any.
 func Parse(text []byte, opts Options) (*File, error) {
-	r := &reader{opts: opts, fields: jobFields()}
+	r := &reader{opts: opts, fields: jobFields(), setParams: map[string]bool{}}
 	if len(text) > maxFile {
 		r.Add(fault.New(fault.Invalid, "too_large", "the job file must have at most %d bytes, got %d", maxFile, len(text)).
 			WithRemedy("put long scripts and data into files of the working directory"))
@@ -100,6 +104,7 @@ func Parse(text []byte, opts Options) (*File, error) {
 	}
 
 	r.together(drafts, complete)
+	r.unusedParams(drafts)
 
 	if err := r.Sorted().OrNil(); err != nil {
 		return nil, err
@@ -117,8 +122,9 @@ func Parse(text []byte, opts Options) (*File, error) {
 type reader struct {
 	yamlfile.Mistakes
 
-	opts   Options
-	fields []field
+	opts      Options
+	fields    []field
+	setParams map[string]bool // those of Options.Params that a job of the file has
 }
 
 // draft is a job while it is read.
@@ -126,6 +132,7 @@ type draft struct {
 	entry     Entry
 	at        map[string]*yaml.Node // the value of every field that is given, by path
 	gpuCount  *job.Range            // from resources.gpu, as in A100:8
+	missing   map[string]bool       // parameters that have no value because of a mistake, which was reported
 	gpuMemory bool                  // resources.gpu gave a memory, as in 24GB..
 }
 
@@ -162,6 +169,7 @@ func (r *reader) job(root *yaml.Node) *draft {
 	r.secrets(d)
 	r.avoided(d)
 	r.after(d)
+	r.references(d)
 
 	if r.Len() == before {
 		r.ranges(d)
