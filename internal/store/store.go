@@ -61,6 +61,10 @@ type Store interface {
 	JobByKey(ctx context.Context, owner id.User, key string) (job.Job, error)
 	// Pipeline returns all jobs that share the pipeline name, in order of submission.
 	Pipeline(ctx context.Context, pipeline string) ([]job.Job, error)
+	// Array returns one array, or fault.NotFound with code "array_not_found".
+	Array(ctx context.Context, a id.Array) (Array, error)
+	// Arrays lists arrays that the filter lets through, newest first.
+	Arrays(ctx context.Context, f ArrayFilter) ([]Array, error)
 	// Jobs lists jobs that the filter lets through, newest first.
 	Jobs(ctx context.Context, f JobFilter) ([]job.Job, error)
 	// CountJobs counts the jobs that the filter lets through by the word that people see; Limit does not count.
@@ -182,6 +186,8 @@ type JobFilter struct {
 	Name     string       // part of the name
 	Called   string       // the whole name
 	Node     id.Node      // has or had a run there
+	Array    id.Array     // elements of this array
+	Single   bool         // jobs that are not elements of an array
 	Since    time.Time    // submitted at or after
 	Before   uint64       // only jobs with a number below this: the page after the last one seen
 	Oldest   bool         // the oldest first, instead of the newest
@@ -192,6 +198,31 @@ type JobFilter struct {
 	// much faster.
 	Outline bool
 	Limit   int // at most this many; required
+}
+
+// Array is what the elements of an array share, and how they are.
+type Array struct {
+	ID        id.Array
+	Owner     id.User
+	Project   id.Project
+	Spec      *job.Spec // as submitted; never changed, shared
+	Submitted time.Time
+	Counts    map[job.Status]int // elements by the word that people see; a suspended one counts as running
+	Cost      money.Amount       // of all elements, as far as it is posted
+	Active    bool               // some element has not ended
+	Ended     time.Time          // when the last of those that have ended did
+}
+
+// ArrayFilter chooses arrays. A zero field lets all through.
+type ArrayFilter struct {
+	ID       id.Array
+	Owner    id.User
+	Projects []id.Project // with an owner: also arrays of others in these projects
+	Project  id.Project
+	Name     string // part of the name
+	Active   bool   // only those with elements that have not ended
+	Before   uint64 // only arrays with a number below this: the page after the last one seen
+	Limit    int    // at most this many; required
 }
 
 // JobSort is something by which jobs are sorted. Those of which it is the same come in the order of submission.

@@ -164,10 +164,13 @@ const (
 	HoldMoney    Hold = "money"      // money in a period
 	HoldBudget   Hold = "job_budget" // the job's own budget
 	HoldSecret   Hold = "secret"     // a secret that is not there or cannot be decrypted
+	HoldArray    Hold = "array"      // the limit of running elements of the job's array
 )
 
 // Holds lists the kinds of hold.
-func Holds() []Hold { return []Hold{HoldGPUs, HoldGPUHours, HoldMoney, HoldBudget, HoldSecret} }
+func Holds() []Hold {
+	return []Hold{HoldGPUs, HoldGPUHours, HoldMoney, HoldBudget, HoldSecret, HoldArray}
+}
 
 // Bounds names the quotas that limit the numbers of an allowance, "" where none does.
 type Bounds struct {

@@ -107,6 +107,8 @@ func (d *driver) submit() error {
 		m.Key, wantErr = "k", "no_jobs"
 	case n < 8:
 		m.Jobs = d.pipeline()
+	case n < 10:
+		m.Jobs = []yardmaster.NewJob{{Spec: d.array()}}
 	default:
 		m.Jobs = []yardmaster.NewJob{{Spec: d.spec()}}
 	}
@@ -121,7 +123,7 @@ func (d *driver) submit() error {
 	switch sub, ok := reply.(yardmaster.Submitted); {
 	case errors.As(err, &f) && (f.Code == wantErr || f.Code == "user_disabled" || f.Code == "too_many_jobs"):
 		return nil
-	case err != nil || !ok || wantErr != "" || len(sub.Jobs) != len(m.Jobs):
+	case err != nil || !ok || wantErr != "" || len(sub.Jobs) != elements(m.Jobs):
 		return fmt.Errorf("submit answered %+v, %w", reply, err)
 	default:
 		d.pending = append(d.pending, submission{m, sub.Jobs})
@@ -228,6 +230,27 @@ func (d *driver) spec() *job.Spec {
 	return s
 }
 
+// array makes a few jobs of one spec, of which mostly only some may run at the same time.
+func (d *driver) array() *job.Spec {
+	s := d.spec()
+	s.Array = &job.Array{Range: job.Steps{Last: d.rng.IntN(8), Step: 1}, Limit: d.rng.IntN(4)}
+
+	return s
+}
+
+// elements counts the jobs that a file makes.
+func elements(jobs []yardmaster.NewJob) int {
+	total := 0
+	for i := range jobs {
+		total++
+		if a := jobs[i].Spec.Array; a != nil {
+			total += a.Len() - 1
+		}
+	}
+
+	return total
+}
+
 // pipeline makes jobs that need earlier ones of the same file.
 func (d *driver) pipeline() []yardmaster.NewJob {
 	jobs := make([]yardmaster.NewJob, 2+d.rng.IntN(4))
@@ -238,6 +261,10 @@ func (d *driver) pipeline() []yardmaster.NewJob {
 			if d.chance(2) {
 				s.Needs = append(s.Needs, fmt.Sprint("step", k))
 			}
+		}
+
+		if d.chance(6) {
+			s.Array = &job.Array{Values: []string{"a", "b", "c"}, Limit: d.rng.IntN(3)}
 		}
 
 		jobs[i].Spec = s

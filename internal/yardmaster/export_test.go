@@ -15,6 +15,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
+	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster/nodes"
 )
 
@@ -23,7 +24,7 @@ import (
 // runs were on them: those alone may hold more than they have.
 func CheckInvariants(y *Yard, shrunk map[id.Node]bool) error {
 	for _, check := range []func(*Yard) error{checkJobs, checkNeeds, checkLine, checkRuns, checkOrders, checkUsers,
-		checkKeys, checkTimers, checkRunning, checkPromises, checkQuestions, checkTexts,
+		checkKeys, checkTimers, checkRunning, checkPromises, checkQuestions, checkTexts, checkArrays,
 		checkSnapshot} {
 		if err := check(y); err != nil {
 			return err
@@ -43,8 +44,21 @@ func checkTexts(y *Yard) error {
 			continue
 		}
 
-		total += r.text
-		for _, text := range r.longTexts {
+		bytes, longTexts := r.text, r.longTexts
+		if r.ofArray {
+			key := arrayKey(r)
+			jobs[key]++
+
+			if counted[key] {
+				continue
+			}
+
+			counted[key] = true
+			bytes, longTexts = y.texts[key].array.text, y.texts[key].array.longTexts
+		}
+
+		total += bytes
+		for _, text := range longTexts {
 			key := textKey{r.Owner, text}
 			jobs[key]++
 
@@ -96,6 +110,63 @@ func TextInMemory(y *Yard) int {
 	}
 
 	return total
+}
+
+// checkArrays checks that no array has more elements in the queue and on nodes than its limit, that what counts against
+// it is counted, and that none waits although one could follow.
+func checkArrays(y *Yard) error {
+	found := map[id.Array]*arrayRecord{}
+
+	for _, j := range slices.Sorted(maps.Keys(y.jobs)) {
+		r := y.jobs[j]
+		if r.Array == "" || r.State.Final() {
+			continue
+		}
+
+		a := found[r.Array]
+		if a == nil {
+			a = &arrayRecord{limit: r.Spec.Array.Limit}
+			found[r.Array] = a
+		}
+
+		a.alive++
+		if r.admitted {
+			a.admitted++
+		}
+
+		busy := r.item != nil || r.run != nil || r.promise != nil || r.admitted && slices.Contains(y.changedElements, r)
+		waits := r.hold.kind == tenant.HoldArray
+		if a.limit > 0 && busy != r.admitted && r.hold.reason == "" || waits && (busy || r.admitted) {
+			return fmt.Errorf("element %s of %s is %s: in the queue or on a node %v, admitted %v, held %v",
+				r.ID, r.Array, r.State, busy, r.admitted, waits)
+		}
+
+		if waits {
+			number, _ := r.ID.Number()
+			a.waiting = append(a.waiting, number)
+		}
+	}
+
+	for name, a := range found {
+		slices.Sort(a.waiting)
+		have := y.arrays[name]
+
+		switch {
+		case have == nil || a.alive != have.alive || a.admitted != have.admitted || !slices.Equal(a.waiting, have.waiting):
+			return fmt.Errorf("array %s is %+v, and %+v is counted", name, a, have)
+		case a.limit > 0 && a.admitted > a.limit:
+			return fmt.Errorf("array %s has %d elements at the same time, and its limit is %d", name, a.admitted, a.limit)
+		case len(a.waiting) > 0 && a.admitted < a.limit:
+			return fmt.Errorf("array %s has %d elements that wait, and %d of %d at the same time", name, len(a.waiting),
+				a.admitted, a.limit)
+		}
+	}
+
+	if len(found) != len(y.arrays) {
+		return fmt.Errorf("there are %d arrays, and %d are counted", len(found), len(y.arrays))
+	}
+
+	return nil
 }
 
 // JobOf returns a job as the yard knows it.

@@ -239,8 +239,13 @@ func (y *Yard) settleNeeds(r *jobRecord) {
 			continue
 		}
 
+		left := len(d.pendingNeeds)
+		if left > manyNeeds && left%manyNeeds > 0 {
+			continue
+		}
+
 		d.Reason = "queued"
-		if len(d.pendingNeeds) > 0 {
+		if left > 0 {
 			d.Reason = needsReason(d.pendingNeeds)
 		}
 
@@ -248,6 +253,10 @@ func (y *Yard) settleNeeds(r *jobRecord) {
 		y.wake(d)
 	}
 }
+
+// manyNeeds is how many jobs a job may need to be stored with the end of each. One that needs a whole array is stored
+// with the end of every hundredth until so few are left.
+const manyNeeds = 100
 
 // label names a job for people.
 func (r *jobRecord) label() string {

@@ -154,8 +154,8 @@ func (y *Yard) open(
 		Launch: job.Launch{
 			UID: run.UID, JobUID: y.jobUID(r),
 			OwnerNumber: y.people.Number(r.Owner),
-			Name:        r.Spec.Name, Owner: r.Owner, Workdir: r.Workdir, Setup: r.Spec.Setup, Command: r.Spec.Run,
-			Env:     r.Spec.Env,
+			Name:        r.Spec.Name, Owner: r.Owner, Workdir: r.Workdir, Setup: r.Spec.Setup, Command: r.Spec.Script(),
+			Env:     r.LaunchEnv(),
 			Secrets: r.Spec.Secrets,
 			GPUs:    k.GPUs, Share: k.Share, CPUs: k.CPUs, Memory: k.Memory, Grace: r.Spec.Grace, LogLimit: y.cfg.LogLimit,
 			Nodes: addresses, MasterPort: run.port, Metrics: r.Spec.Metrics, Target: r.Spec.Target, Shared: shared,

@@ -80,9 +80,18 @@ func (y *Yard) Load(now time.Time, s State) {
 		y.loadRun(run)
 	}
 
-	for i := range s.Jobs {
-		y.loadJob(y.jobs[s.Jobs[i].ID], s.Needs, pipelines)
+	late := y.loadElements(s.Jobs)
+	y.loading = true
+
+	for _, last := range []bool{false, true} {
+		for i := range s.Jobs {
+			if j := s.Jobs[i].ID; late[j] == last {
+				y.loadJob(y.jobs[j], s.Needs, pipelines)
+			}
+		}
 	}
+
+	y.loading = false
 
 	y.loadQuestions(s.Questions)
 	y.loadSchedules(s.Schedules)

@@ -30,6 +30,10 @@ func (y *Yard) enqueueSince(r *jobRecord, since time.Time) {
 	need := y.describeItem(r)
 	r.entry.Since = since
 
+	if !y.admitElement(r) {
+		return
+	}
+
 	if h := y.heldBack(r, need.GPUs*need.Nodes); h.reason != "" {
 		y.holdJob(r, h)
 		return
@@ -128,6 +132,10 @@ func (y *Yard) leaveQueue(r *jobRecord) bool {
 
 	if r.item == nil {
 		return false
+	}
+
+	if r.admitted {
+		y.changedElements = append(y.changedElements, r)
 	}
 
 	y.queue.Remove(r.item)

@@ -199,8 +199,13 @@ func (y *Yard) clearHold(r *jobRecord) {
 		return
 	}
 
-	number, _ := r.ID.Number()
-	y.heldJobs.Remove(queuePayer(r), number)
+	if r.hold.kind == tenant.HoldArray {
+		y.leaveArray(r)
+	} else {
+		number, _ := r.ID.Number()
+		y.heldJobs.Remove(queuePayer(r), number)
+	}
+
 	r.hold = hold{}
 	y.touch(r)
 }
@@ -247,8 +252,12 @@ func (y *Yard) standsAlone(r *jobRecord, h hold, gpus int) bool {
 		h.kind == tenant.HoldGPUs && gpus > y.quotas.MaxGPUs(r.payer())
 }
 
-// explainHold says what holds a job now: a secret, a quota, or a job before it that is held by the same one.
+// explainHold says what holds a job now: its array, a secret, a quota, or a job before it that is held by the same one.
 func (y *Yard) explainHold(r *jobRecord) place.Why {
+	if r.hold.kind == tenant.HoldArray {
+		return y.explainLimit(r)
+	}
+
 	h := y.heldBack(r, y.minGPUs(r))
 	if h.reason != "" {
 		return h.why()

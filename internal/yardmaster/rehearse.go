@@ -55,15 +55,15 @@ func (y *Yard) Rehearse(now time.Time, owner id.User, file []Candidate) (*Rehear
 	y.setNow(now)
 	records := make([]*jobRecord, len(file))
 
-	byName := make(map[string]id.Job, len(file))
+	byName := make(map[string][]id.Job, len(file))
 	for i, c := range file {
 		for _, name := range c.Spec.Needs {
 			if _, outside := c.Needed[name]; !outside {
-				byName[name] = "" // of its file, which may be asked about in part
+				byName[name] = []id.Job{""} // of its file, which may be asked about in part
 			}
 		}
 
-		byName[c.Spec.Name] = id.NewJob(y.lastJob + 1 + uint64(i))
+		byName[c.Spec.Name] = []id.Job{id.NewJob(y.lastJob + 1 + uint64(i))}
 	}
 
 	for i, c := range file {

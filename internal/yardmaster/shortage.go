@@ -221,7 +221,8 @@ func memoryWords(f job.Floor) string {
 
 // memoryKey identifies jobs that need as much memory as one.
 func memoryKey(j *job.Job) string {
-	env, params := maps.Clone(j.Spec.Env), maps.Clone(j.Spec.Params)
+	resolved := j.Resolved()
+	env, params := maps.Clone(resolved.Env), maps.Clone(resolved.Params)
 	maps.DeleteFunc(env, func(name, _ string) bool { return history.MemoryNeutral(name) })
 	maps.DeleteFunc(params, func(name string, _ any) bool { return history.MemoryNeutral(name) })
 
@@ -233,7 +234,7 @@ func memoryKey(j *job.Job) string {
 	ask := &j.Spec.Resources
 	rest := fmt.Sprintf("%q %v %v %q %v %v %v", env, params, model, j.Spec.Data, ask.GPUs, ask.GPUShare, ask.Nodes)
 
-	return string(digest(string(j.Owner), history.Invocation(j.Spec.Run), rest))
+	return string(digest(string(j.Owner), history.Invocation(resolved.Run), rest))
 }
 
 // takeShortages adds the shortages that have changed to a batch.

@@ -38,7 +38,7 @@ type Needed struct {
 // Submitted lists the accepted jobs.
 type Submitted struct {
 	Jobs   []id.Job
-	Stored []job.Job // the same as they were stored; nil if they were accepted before
+	Stored []job.Job // those of the file as they were stored, of an array the first; nil if they were accepted before
 	Replay bool      // they were accepted before under the same key
 }
 
@@ -61,45 +61,14 @@ func (m Submit) handle(y *Yard) (any, error) {
 		return nil, err
 	}
 
-	ids := make([]id.Job, len(m.Jobs))
-
-	var byName map[string]id.Job
-	if len(m.Jobs) > 1 {
-		byName = make(map[string]id.Job, len(m.Jobs))
+	records, err := y.newRecords(&m)
+	if err != nil {
+		return nil, err
 	}
 
-	for i := range m.Jobs {
-		ids[i] = id.NewJob(y.lastJob + 1 + uint64(i))
-		if byName != nil {
-			byName[m.Jobs[i].Spec.Name] = ids[i]
-		}
-	}
-
-	pipeline := ""
-	if len(ids) > 1 {
-		pipeline = string(ids[0])
-	}
-
-	records := make([]*jobRecord, len(ids))
-
-	for i, nj := range m.Jobs {
-		r := &jobRecord{Job: job.Job{
-			ID: ids[i], Owner: m.Owner, Project: id.Project(nj.Spec.Project), Spec: nj.Spec, Workdir: nj.Workdir,
-			Pipeline: pipeline, State: job.Pending, Submitted: y.now, Since: y.now,
-		}}
-
-		r.outlook = job.NewOutlook(&r.Job)
-		y.recordReference(r)
-
-		if err := y.checkNew(r); err != nil {
-			return nil, err
-		}
-
-		if err := y.resolveNeeds(r, &nj, byName); err != nil {
-			return nil, err
-		}
-
-		records[i] = r
+	ids := make([]id.Job, len(records))
+	for i, r := range records {
+		ids[i] = r.ID
 	}
 
 	if m.Key != "" {
@@ -126,12 +95,96 @@ func (m Submit) handle(y *Yard) (any, error) {
 		)
 	}
 
-	sub := Submitted{Jobs: ids, Stored: make([]job.Job, len(records))}
-	for i, r := range records {
-		sub.Stored[i] = r.Job
+	sub := Submitted{Jobs: ids, Stored: make([]job.Job, 0, len(m.Jobs))}
+	for _, r := range records {
+		if r.Index == 0 {
+			sub.Stored = append(sub.Stored, r.Job)
+		}
 	}
 
 	return sub, nil
+}
+
+// elements returns how many jobs a job of a file makes.
+func (n *NewJob) elements() int {
+	if a := n.Spec.Array; a != nil {
+		return a.Len()
+	}
+
+	return 1
+}
+
+// elements returns how many jobs a file makes.
+func (m *Submit) elements() int {
+	total := 0
+	for i := range m.Jobs {
+		total += m.Jobs[i].elements()
+	}
+
+	return total
+}
+
+// newRecords makes the jobs of a file, in its order, and refuses those that may not be submitted. The elements of an
+// array have one spec, and numbers that follow each other.
+func (y *Yard) newRecords(m *Submit) ([]*jobRecord, error) {
+	total := m.elements()
+	byName := make(map[string][]id.Job, len(m.Jobs))
+	ids := make([]id.Job, 0, total)
+
+	for i := range m.Jobs {
+		first := len(ids)
+		for range m.Jobs[i].elements() {
+			ids = append(ids, id.NewJob(y.lastJob+1+uint64(len(ids))))
+		}
+
+		byName[m.Jobs[i].Spec.Name] = ids[first:]
+	}
+
+	pipeline := ""
+	if total > 1 {
+		pipeline = string(ids[0])
+	}
+
+	records := make([]*jobRecord, 0, total)
+
+	for i := range m.Jobs {
+		nj := &m.Jobs[i]
+		first := len(records)
+
+		var array id.Array
+		if nj.Spec.Array != nil {
+			array = id.NewArray(y.lastJob + 1 + uint64(first))
+		}
+
+		for index := range nj.elements() {
+			r := &jobRecord{Job: job.Job{
+				ID: ids[first+index], Owner: m.Owner, Project: id.Project(nj.Spec.Project), Spec: nj.Spec, Workdir: nj.Workdir,
+				Pipeline: pipeline, Array: array, Index: index, State: job.Pending, Submitted: y.now, Since: y.now,
+			}}
+
+			r.outlook = job.NewOutlook(&r.Job)
+
+			if index > 0 { // what holds of the first element holds of all
+				r.Reference, r.Needs = records[first].Reference, records[first].Needs
+				records = append(records, r)
+
+				continue
+			}
+
+			y.recordReference(r)
+
+			if err := y.checkNew(r); err != nil {
+				return nil, err
+			}
+			if err := y.resolveNeeds(r, nj, byName); err != nil {
+				return nil, err
+			}
+
+			records = append(records, r)
+		}
+	}
+
+	return records, nil
 }
 
 // checkNew refuses a job that its owner may not submit, or that could never run.
@@ -157,29 +210,29 @@ func (y *Yard) checkNew(r *jobRecord) error {
 
 // resolveNeeds enters the jobs that a job has to wait for: those of its file, and of the others those that have not
 // ended yet.
-func (y *Yard) resolveNeeds(r *jobRecord, nj *NewJob, byName map[string]id.Job) error {
+func (y *Yard) resolveNeeds(r *jobRecord, nj *NewJob, byName map[string][]id.Job) error {
 	for _, name := range nj.Spec.Needs {
-		need, known := byName[name]
-		if !known {
-			outside, found := nj.Needed[name]
-			if !found {
-				return fault.New(fault.Invalid, "unknown_need", "job %q needs %q, which is not in the same file",
-					nj.Spec.Name, name).
-					WithField("needs")
-			}
-
-			wait, err := y.mustWait(nj.Spec, outside)
-			if err != nil {
-				return err
-			}
-			if !wait || slices.Contains(r.Needs, outside.Job) {
-				continue
-			}
-
-			need = outside.Job
+		if needs, known := byName[name]; known {
+			r.Needs = append(r.Needs, needs...)
+			continue
 		}
 
-		r.Needs = append(r.Needs, need)
+		outside, found := nj.Needed[name]
+		if !found {
+			return fault.New(fault.Invalid, "unknown_need", "job %q needs %q, which is not in the same file",
+				nj.Spec.Name, name).
+				WithField("needs")
+		}
+
+		wait, err := y.mustWait(nj.Spec, outside)
+		if err != nil {
+			return err
+		}
+		if !wait || slices.Contains(r.Needs, outside.Job) {
+			continue
+		}
+
+		r.Needs = append(r.Needs, outside.Job)
 	}
 
 	return nil
@@ -212,7 +265,7 @@ func (y *Yard) mustWait(s *job.Spec, needed Needed) (bool, error) {
 func (y *Yard) checkRoom(m *Submit) error {
 	const remedy = "wait until some have finished, or cancel some"
 
-	if alive := y.people.Alive(m.Owner); alive+len(m.Jobs) > y.cfg.MaxJobs {
+	if alive := y.people.Alive(m.Owner); alive+m.elements() > y.cfg.MaxJobs {
 		return fault.New(fault.OverLimit, "too_many_jobs", "%s has %d unfinished jobs, the limit is %d",
 			m.Owner, alive, y.cfg.MaxJobs).
 			WithRemedy(remedy)

@@ -22,7 +22,19 @@ type textKey struct {
 type longTextRecord struct {
 	text string // the one that all jobs have
 	jobs int
+	// array is what the elements of an array share beside: their spec, with what counts of it.
+	array *arrayText
 }
+
+// arrayText is the spec of an array.
+type arrayText struct {
+	spec      *job.Spec
+	text      job.Bytes
+	longTexts []string
+}
+
+// arrayKey is under what the text of an array is kept: no text of a job has a NUL character.
+func arrayKey(r *jobRecord) textKey { return textKey{r.Owner, "\x00" + string(r.Array)} }
 
 // added returns how many bytes specs would add to the texts of their owner.
 func (t texts) added(owner id.User, jobs []NewJob) job.Bytes {
@@ -47,6 +59,29 @@ func (t texts) added(owner id.User, jobs []NewJob) job.Bytes {
 
 // take lets a job share its long texts with others, and returns how many bytes that adds.
 func (t texts) take(r *jobRecord) job.Bytes {
+	if r.Array == "" || r.Amended != nil { // an element that was amended has a spec of its own
+		return t.takeOwn(r)
+	}
+
+	r.ofArray = true
+	record, known := t[arrayKey(r)]
+
+	if known {
+		record.jobs++
+		r.Spec = record.array.spec
+
+		return 0
+	}
+
+	total := t.takeOwn(r)
+	t[arrayKey(r)] = &longTextRecord{jobs: 1, array: &arrayText{r.Spec, r.text, r.longTexts}}
+	r.text, r.longTexts = 0, nil
+
+	return total
+}
+
+// takeOwn is take of a job with a spec of its own.
+func (t texts) takeOwn(r *jobRecord) job.Bytes {
 	total := r.Spec.TextBytes()
 	r.text, r.longTexts = total, nil
 
@@ -71,6 +106,19 @@ func (t texts) take(r *jobRecord) job.Bytes {
 
 // drop gives up what take has counted for a job, and returns how many bytes that are.
 func (t texts) drop(r *jobRecord) job.Bytes {
+	if r.ofArray {
+		r.ofArray = false
+		record := t[arrayKey(r)]
+		record.jobs--
+
+		if record.jobs > 0 {
+			return 0
+		}
+
+		delete(t, arrayKey(r))
+		r.text, r.longTexts = record.array.text, record.array.longTexts
+	}
+
 	total := r.text
 
 	for _, text := range r.longTexts {

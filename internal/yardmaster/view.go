@@ -114,6 +114,7 @@ func (y *Yard) countJob(r *jobRecord, jobs int) {
 	y.jobText += text
 	y.people.Count(r.Owner, jobs, text)
 	y.countBudget(r, jobs)
+	y.countElement(r, jobs)
 
 	p := queue.Payer{User: r.Owner, Project: r.Project}
 	y.payers[p] += jobs

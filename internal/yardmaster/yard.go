@@ -81,7 +81,7 @@ func Defaults(p place.Policy) Config {
 		SaveWait:    10 * time.Minute,
 		KeepFinal:   10 * time.Minute,
 		AskFor:      24 * time.Hour,
-		MaxJobs:     5000,
+		MaxJobs:     20_000,
 		MaxJobText:  64 << 20,
 		LogLimit:    1 << 30,
 
@@ -154,8 +154,12 @@ type Yard struct {
 	payers        map[queue.Payer]int   // number of unfinished jobs by owner and project
 	ownAllowances map[id.Job]*jobRecord // queued jobs with an allowance of their own
 
-	changedMeters map[id.Node]bool // nodes whose meters have to be updated
-	scratch       scratch
+	changedMeters   map[id.Node]bool // nodes whose meters have to be updated
+	scratch         scratch
+	arrays          map[id.Array]*arrayRecord
+	loading         bool         // what is stored is being read, and nothing has changed
+	changedElements []*jobRecord // elements of which it has to be looked whether they are admitted
+
 	budgets       int            // jobs with a budget of their own that have not ended
 	heldJobs      queue.HeldJobs // jobs that a quota or a secret keeps out of the queue
 	quotaCheck    *timers.Timer  // of watchQuotas
@@ -224,6 +228,10 @@ type jobRecord struct {
 	// committed says that money or GPU-hours were committed to it, when it ran or when
 	// nodes were provisioned for it.
 	committed bool
+	// admitted says that it counts against the limit of its array: it is queued, held for another reason, or runs.
+	admitted bool
+	// ofArray says that its text is counted with its array.
+	ofArray bool
 	// exhausts is when its budget will be used up at what it costs now; zero if it has none or does not run.
 	exhausts time.Time
 }
@@ -274,6 +282,7 @@ func New(cfg Config) *Yard {
 		imaged:        map[id.Job]bool{},
 		slow:          map[id.Job]bool{},
 		asked:         map[id.Job]bool{},
+		arrays:        map[id.Array]*arrayRecord{},
 		schedules:     map[id.Schedule]*scheduleRecord{},
 		reservations:  map[id.Reservation]*fleet.Reservation{},
 
@@ -330,6 +339,10 @@ func (y *Yard) Step(now time.Time, m Message) (any, error) {
 
 	if len(y.origins) > 0 {
 		y.releaseOrigins()
+	}
+
+	if len(y.changedElements) > 0 {
+		y.admitMore()
 	}
 
 	y.updateMeters()
@@ -396,6 +409,10 @@ func (y *Yard) changedJob(r *jobRecord) {
 	r.Seq++
 	y.changedJobs.Add(r)
 	y.touch(r)
+
+	if r.admitted {
+		y.changedElements = append(y.changedElements, r)
+	}
 }
 
 func (y *Yard) changedRun(r *runRecord) {

@@ -24,6 +24,7 @@ import (
 // last of them.
 type changes struct {
 	jobs     []*job.Job
+	arrays   []*job.Job // first elements
 	runs     []*job.Run
 	jobNodes []*jobNode
 	nodes    []*fleet.Node
@@ -53,10 +54,15 @@ func fold(batches []*yardmaster.Batch) changes {
 	incarnations := newest[uint64, yardmaster.Incarnation]{}
 	checkpoints := newest[id.Checkpoint, checkpoint.Checkpoint]{}
 	questions := newest[id.Question, inbox.Question]{}
+	arrays := newest[id.Array, job.Job]{}
 
 	for _, b := range batches {
 		for i := range b.Jobs {
 			jobs.put(b.Jobs[i].ID, b.Jobs[i].Seq, &b.Jobs[i])
+
+			if beginsArray(&b.Jobs[i]) {
+				arrays.put(b.Jobs[i].Array, b.Jobs[i].Seq, &b.Jobs[i])
+			}
 		}
 
 		for i := range b.Runs {
@@ -123,7 +129,7 @@ func fold(batches []*yardmaster.Batch) changes {
 	}
 
 	return changes{
-		jobs: jobs.rows(), runs: runs.rows(), jobNodes: jobNodes.rows(), nodes: nodes.rows(),
+		jobs: jobs.rows(), arrays: arrays.rows(), runs: runs.rows(), jobNodes: jobNodes.rows(), nodes: nodes.rows(),
 		agents: agents.rows(), users: users.rows(),
 		tokens: tokens.rows(), events: events.rows(), orders: orders.rows(), closed: closed.rows(),
 		past: past.rows(), dropped: dropped.rows(), incarnations: incarnations.rows(),
@@ -198,6 +204,7 @@ func (s *Store) Commit(ctx context.Context, batches ...*yardmaster.Batch) error 
 func (s *Store) commit(ctx context.Context, batches []*yardmaster.Batch, c changes, books ledgerChanges) error {
 	steps := []step{
 		put(jobTable, c.jobs, jobRow),
+		put(arrayTable, c.arrays, arrayRow),
 		put(runTable, c.runs, runRow),
 		put(jobNodeTable, c.jobNodes, jobNodeRow),
 		put(nodeTable, c.nodes, nodeRow),

@@ -2,6 +2,7 @@ package sql
 
 import (
 	"context"
+	"slices"
 
 	"trainyard/internal/id"
 	"trainyard/internal/store"
@@ -56,7 +57,42 @@ func (s *Store) ForgetJobs(ctx context.Context, jobs ...id.Job) error {
 		}})
 	}
 
+	arrays, err := s.arraysOf(ctx, numbers)
+	if err != nil {
+		return err
+	}
+
+	steps = append(steps, step{stmtKey{table: emptyArrays, remove: true}, len(arrays),
+		func(i int, args []any) ([]any, error) { return append(args, arrays[i]), nil }})
+
 	return s.alone(ctx, "delete jobs", steps...)
+}
+
+// arraysOf returns the numbers of the arrays of which jobs are elements.
+func (s *Store) arraysOf(ctx context.Context, jobs []int64) ([]int64, error) {
+	var all []int64
+
+	for part := range slices.Chunk(jobs, maxPage) {
+		nums := make([]any, len(part))
+		for i := range part {
+			nums[i] = part[i]
+		}
+
+		var w where
+		w.add("num IN ("+marks(len(nums))+")", nums...)
+		w.add("array_num > 0")
+
+		found, err := collect(ctx, s.read, "array", "SELECT DISTINCT array_num FROM jobs "+w.conditions(), w.args, readNumber)
+		if err != nil {
+			return nil, err
+		}
+
+		all = append(all, found...)
+	}
+
+	slices.Sort(all)
+
+	return slices.Compact(all), nil
 }
 
 // maxOfJob is more than a job has metrics, or ranks of runs.

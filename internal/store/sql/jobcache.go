@@ -104,50 +104,37 @@ func (s *Store) listJobs(ctx context.Context, f store.JobFilter) ([]job.Job, err
 	var w where
 	w.add("num IN ("+marks(len(nums))+")", nums...)
 
-	read, err := collect(ctx, s.read, "job", jobTable.selects()+w.conditions(), w.args, s.readCached)
+	stored, err := collect(ctx, s.read, "job", jobTable.selects()+w.conditions(), w.args, scanJob)
+	if err != nil {
+		return nil, err
+	}
+
+	read, err := s.decodeJobs(ctx, s.read, stored)
 	if err != nil {
 		return nil, err
 	}
 
 	byNum := make(map[int64]*job.Job, len(read))
 	for i := range read {
-		byNum[read[i].num] = &read[i].job
+		num, err := jobNumber(read[i].ID)
+		if err != nil {
+			return nil, err
+		}
+
+		byNum[num] = &read[i]
+		if len(stored[i].spec) <= maxCachedText {
+			s.jobs.put(num, &read[i])
+		}
 	}
 
 	for _, i := range missing {
 		j := byNum[page[i].num]
 		if j == nil { // it was removed between the two queries
-			return readJobs(ctx, s, f, jobTable, readJob)
+			return s.readWhole(ctx, f)
 		}
 
 		jobs[i] = *j
 	}
 
 	return jobs, nil
-}
-
-// numberedJob is a job with its number.
-type numberedJob struct {
-	num int64
-	job job.Job
-}
-
-// readCached reads a job and keeps it.
-func (s *Store) readCached(row scanner) (numberedJob, error) {
-	stored, err := scanJob(row)
-	if err != nil {
-		return numberedJob{}, err
-	}
-
-	j, err := stored.decode()
-	if err != nil {
-		return numberedJob{}, err
-	}
-
-	num, err := jobNumber(j.ID)
-	if err == nil && len(stored.spec) <= maxCachedText {
-		s.jobs.put(num, &j)
-	}
-
-	return numberedJob{num, j}, err
 }

@@ -13,11 +13,13 @@ var jobTable = &table{
 	name: "jobs", key: "num", guard: true,
 	columns: []string{
 		"num", "id", "seq", "owner", "project", "name", "workdir", "idem_key", "key_hash", "pipeline",
-		"state", "cause", "reason", "submitted", "since", "started", "ended", "exit_code", "epoch",
-		"needs", "tried", "not_before", "avoid", "floor_memory", "floor_gpu_memory", "last_node",
+		"array_num", "array_index", "state", "cause", "reason", "submitted", "since", "started", "ended", "exit_code",
+		"epoch", "needs", "tried", "not_before", "avoid", "floor_memory", "floor_gpu_memory", "last_node",
 		"done", "served", "stops", "cost", "paid", "extras", "spec",
 	},
-	fixed: []string{"num", "id", "owner", "name", "idem_key", "key_hash", "pipeline", "submitted", "spec"},
+	fixed: []string{
+		"num", "id", "owner", "name", "idem_key", "key_hash", "pipeline", "array_num", "array_index", "submitted", "spec",
+	},
 }
 
 // jobNumber returns the number in a job's ID, which is the primary key of jobs.
@@ -55,9 +57,18 @@ func jobRow(args []any, j *job.Job) ([]any, error) {
 		name = j.Spec.Name
 	}
 
-	spec, err := json.Marshal(j.Spec)
+	array, err := arrayNumber(j.Array)
 	if err != nil {
-		return nil, fmt.Errorf("encode the spec of job %s: %w", j.ID, err)
+		return nil, err
+	}
+
+	var spec []byte
+
+	if array == 0 { // that of an element is in the table arrays
+		spec, err = json.Marshal(j.Spec)
+		if err != nil {
+			return nil, fmt.Errorf("encode the spec of job %s: %w", j.ID, err)
+		}
 	}
 
 	lists := [3]string{}
@@ -95,6 +106,8 @@ func jobRow(args []any, j *job.Job) ([]any, error) {
 		clean(j.Key),
 		clean(j.KeyHash),
 		clean(j.Pipeline),
+		array,
+		int64(j.Index),
 		string(j.State),
 		string(j.Cause),
 		clean(j.Reason),
@@ -127,6 +140,7 @@ type storedJob struct {
 	job                       job.Job
 	needs, tried, avoid, spec string
 	extras                    string
+	array                     int64 // number of its array, whose spec it has; 0 if it is in none
 }
 
 func scanJob(row scanner) (storedJob, error) {
@@ -145,6 +159,8 @@ func scanJob(row scanner) (storedJob, error) {
 		&j.Key,
 		&j.KeyHash,
 		&j.Pipeline,
+		&s.array,
+		&j.Index,
 		(*string)(&j.State),
 		(*string)(&j.Cause),
 		&j.Reason,
@@ -170,10 +186,15 @@ func scanJob(row scanner) (storedJob, error) {
 		&s.spec,
 	)
 
+	if s.array > 0 {
+		j.Array = id.NewArray(uint64(s.array))
+	}
+
 	return s, err
 }
 
-func (s *storedJob) decode() (job.Job, error) {
+// decode returns the job. specs has the job files of arrays.
+func (s *storedJob) decode(specs map[int64]*job.Spec) (job.Job, error) {
 	j := s.job
 
 	var more jobExtras
@@ -186,21 +207,19 @@ func (s *storedJob) decode() (job.Job, error) {
 		}
 	}
 
+	if s.array > 0 {
+		j.Spec = specs[s.array]
+		if j.Spec == nil {
+			return job.Job{}, fmt.Errorf("decode job %s: its array %s is not there", j.ID, j.Array)
+		}
+	}
+
 	j.Override, j.Reference, j.Ran, j.Queued = more.Override, more.Reference, more.Ran, more.Queued
 	j.FloorOf, j.Lacked, j.Amended, j.Questions = more.FloorOf, more.Lacked, more.Amended, more.Questions
 	j.Suspended = more.Suspended
 	j.Spec = j.Amended.Apply(j.Spec) // its column has it as submitted
 
 	return j, nil
-}
-
-func readJob(row scanner) (job.Job, error) {
-	stored, err := scanJob(row)
-	if err != nil {
-		return job.Job{}, err
-	}
-
-	return stored.decode()
 }
 
 var runTable = &table{

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"trainyard/internal/fault"
+	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/store"
 )
@@ -23,7 +25,17 @@ func (s *Store) Jobs(ctx context.Context, f store.JobFilter) ([]job.Job, error) 
 		return s.listJobs(ctx, f)
 	}
 
-	return readJobs(ctx, s, f, jobTable, readJob)
+	return s.readWhole(ctx, f)
+}
+
+// readWhole reads all columns of the jobs that a filter lets through.
+func (s *Store) readWhole(ctx context.Context, f store.JobFilter) ([]job.Job, error) {
+	stored, err := readJobs(ctx, s, f, jobTable, scanJob)
+	if err != nil {
+		return nil, err
+	}
+
+	return s.decodeJobs(ctx, s.read, stored)
 }
 
 // readJobs reads columns of the jobs that a filter lets through.
@@ -64,12 +76,19 @@ func readJobs[T any](
 // outlineTable has the columns of a job of which nothing has to be decoded.
 var outlineTable = &table{
 	name: "jobs", key: "num",
-	columns: []string{"id", "owner", "project", "workdir", "pipeline", "state", "cause", "submitted", "started", "ended"},
+	columns: []string{"id", "owner", "project", "workdir", "pipeline", "array_num", "array_index", "state", "cause",
+		"submitted", "started", "ended"},
 }
 
 func readOutline(row scanner) (j job.Job, err error) {
+	var array int64
 	err = row.Scan((*string)(&j.ID), (*string)(&j.Owner), (*string)(&j.Project), &j.Workdir, &j.Pipeline,
-		(*string)(&j.State), (*string)(&j.Cause), timeColumn{&j.Submitted}, timeColumn{&j.Started}, timeColumn{&j.Ended})
+		&array, &j.Index, (*string)(&j.State), (*string)(&j.Cause), timeColumn{&j.Submitted},
+		timeColumn{&j.Started}, timeColumn{&j.Ended})
+
+	if array > 0 {
+		j.Array = id.NewArray(uint64(array))
+	}
 
 	return j, err
 }
@@ -150,6 +169,20 @@ func (s *Store) jobsOf(ctx context.Context, f *store.JobFilter) (*selection, err
 		list.find("job_nodes.node", "", clean(string(f.Node)))
 	}
 
+	if f.Array != "" {
+		num, err := arrayNumber(f.Array)
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "bad_value", "%q is not the id of an array", f.Array).WithField("array")
+		}
+
+		list.must(arrayTerm(list.found)+" AND jobs.array_num > 0", num)
+		list.found = true
+	}
+
+	if f.Single {
+		list.must("jobs.array_num + 0 = 0")
+	}
+
 	if f.Called != "" {
 		list.find("jobs.name", "", clean(f.Called))
 	}
@@ -178,6 +211,15 @@ func (s *Store) jobsOf(ctx context.Context, f *store.JobFilter) (*selection, err
 	}
 
 	return list, nil
+}
+
+// arrayTerm compares the array of a job. It may be hidden from the database, as in equals.
+func arrayTerm(hide bool) string {
+	if hide {
+		return "jobs.array_num + 0 = ?"
+	}
+
+	return "jobs.array_num = ?"
 }
 
 // sinceTerm compares the number of a job with that of the first one that was submitted after a time: jobs are numbered

@@ -28,7 +28,7 @@ func (s *Store) Load(ctx context.Context, recent time.Time) (yardmaster.State, e
 
 	defer func() { _ = tx.Rollback() }() // nothing was written
 
-	state, err := load(ctx, tx, recent)
+	state, err := s.load(ctx, tx, recent)
 	if err != nil {
 		return yardmaster.State{}, s.failure("load the yard", err)
 	}
@@ -36,10 +36,10 @@ func (s *Store) Load(ctx context.Context, recent time.Time) (yardmaster.State, e
 	return state, nil
 }
 
-func load(ctx context.Context, tx *dbsql.Tx, recent time.Time) (state yardmaster.State, err error) {
+func (s *Store) load(ctx context.Context, tx *dbsql.Tx, recent time.Time) (state yardmaster.State, err error) {
 	parts := []func() error{
 		func() (err error) {
-			state.Jobs, err = loadJobs(ctx, tx, recent)
+			state.Jobs, err = s.loadJobs(ctx, tx, recent)
 			return err
 		},
 		func() (err error) {
@@ -229,9 +229,19 @@ func loadNeeds(ctx context.Context, tx *dbsql.Tx, jobs []job.Job) (map[id.Job]jo
 // loadJobs reads the jobs that have not ended, or that ended at recent or later. There may be very
 // many, and most of the time is spent on decoding; therefore other goroutines decode while this one
 // reads.
-func loadJobs(ctx context.Context, tx *dbsql.Tx, recent time.Time) ([]job.Job, error) {
-	d := newDecoder()
-	err := d.read(ctx, tx, jobTable.selects()+liveJobs)
+func (s *Store) loadJobs(ctx context.Context, tx *dbsql.Tx, recent time.Time) ([]job.Job, error) {
+	arrays, err := collect(ctx, tx, "array", loadedArrays, []any{micros(recent)}, readNumber)
+	if err != nil {
+		return nil, err
+	}
+
+	specs, err := s.readSpecs(ctx, tx, arrays)
+	if err != nil {
+		return nil, err
+	}
+
+	d := newDecoder(specs)
+	err = d.read(ctx, tx, jobTable.selects()+liveJobs)
 	if err == nil {
 		err = d.read(ctx, tx, jobTable.selects()+endedJobs, micros(recent))
 	}
@@ -255,6 +265,10 @@ const (
 	endedJobs = `WHERE ended >= $1 AND ended > 0 AND state NOT IN (` + liveStates + `)`
 )
 
+// loadedArrays are the arrays of both.
+const loadedArrays = `SELECT DISTINCT array_num FROM jobs WHERE array_num > 0 AND (state IN (` + liveStates + `)
+	OR ended >= $1 AND ended > 0)`
+
 // liveStates are the states that are not final; the contract tests compare it with job.States.
 const liveStates = `'pending', 'starting', 'running', 'recovering', 'pausing', 'paused', 'cancelling'`
 
@@ -263,6 +277,7 @@ const decoderChunk = 512
 
 // decoder decodes jobs in parallel and returns them in the order in which they were read.
 type decoder struct {
+	specs   map[int64]*job.Spec // of arrays
 	work    chan decoderWork
 	workers sync.WaitGroup
 	out     [][]job.Job
@@ -275,9 +290,9 @@ type decoderWork struct {
 	out    []job.Job
 }
 
-func newDecoder() *decoder {
+func newDecoder(specs map[int64]*job.Spec) *decoder {
 	n := runtime.GOMAXPROCS(0)
-	d := &decoder{work: make(chan decoderWork, n)}
+	d := &decoder{specs: specs, work: make(chan decoderWork, n)}
 	for range n {
 		d.workers.Go(d.decode)
 	}
@@ -288,7 +303,7 @@ func newDecoder() *decoder {
 func (d *decoder) decode() {
 	for work := range d.work {
 		for i := range work.stored {
-			j, err := work.stored[i].decode()
+			j, err := work.stored[i].decode(d.specs)
 			if err != nil {
 				d.mu.Lock()
 				d.err = err

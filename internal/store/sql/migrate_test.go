@@ -55,6 +55,7 @@ func released() map[string]string {
 		"migrations/0019_reports.sql":     "c2c7cecfbb9cf6d6a8d4921c34496fe3d7256e23503eff35a4863372e785f323",
 		"migrations/0020_totals.sql":      "9712e848510c23858c27e124fca1ccf7803b62b9e5aa9671178de3e0dd726df6",
 		"migrations/0021_sorting.sql":     "116d519180cdeda365bc794ab498311ab2b0b4a8ad303c7daa2c1a8bedcb5b52",
+		"migrations/0022_arrays.sql":      "e7fc780b44f4aefacf37597c36b5e26855b76294c99f238e9d02fbf513a2045a",
 		"migrations/0010_leadership.sql":  "442fba39f24bdefffb4d674f05d5b5e4dbcc998a87d1e55ea4ffc98926ada6a0",
 	}
 }

@@ -154,6 +154,9 @@ func jobQuestions() []question {
 	add("all", store.JobFilter{})
 	add("a page", store.JobFilter{Before: 50})
 	add("owner", store.JobFilter{Owner: "u3"})
+	add("array", store.JobFilter{Array: "a3"})
+	add("array and states", store.JobFilter{Array: "a3", States: live})
+	add("owner without elements", store.JobFilter{Owner: "u3", Single: true, States: live})
 	add("owner, oldest first, a page", store.JobFilter{Owner: "u3", Oldest: true, After: 1000})
 	add("states, oldest first", store.JobFilter{States: live, Oldest: true})
 	add("owner, projects and states, oldest first", store.JobFilter{
@@ -344,6 +347,16 @@ func otherQuestions() []question {
 		}},
 		{name: "Checkpoint", ask: func(ctx context.Context, s *Store) error {
 			_, _ = s.Checkpoint(ctx, "j9.c1") // there is none
+			return nil
+		}},
+		{name: "Arrays: all", walks: true, ask: func(ctx context.Context, s *Store) error {
+			return none(s.Arrays(ctx, store.ArrayFilter{Limit: 10}))
+		}},
+		{name: "Arrays: of an owner", ask: func(ctx context.Context, s *Store) error {
+			return none(s.Arrays(ctx, store.ArrayFilter{Owner: "u3", Active: true, Limit: 10}))
+		}},
+		{name: "Array", ask: func(ctx context.Context, s *Store) error {
+			_, _ = s.Array(ctx, "a9") // there is none
 			return nil
 		}},
 		{name: "Questions: open", ask: func(ctx context.Context, s *Store) error {

@@ -100,7 +100,17 @@ func (s *Store) Job(ctx context.Context, j id.Job) (job.Job, error) {
 		return job.Job{}, missing
 	}
 
-	return one(ctx, s.read, "job", jobTable.selects()+`WHERE num = $1`, []any{num}, readJob, missing)
+	stored, err := one(ctx, s.read, "job", jobTable.selects()+`WHERE num = $1`, []any{num}, scanJob, missing)
+	if err != nil {
+		return job.Job{}, err
+	}
+
+	jobs, err := s.decodeJobs(ctx, s.read, []storedJob{stored})
+	if err != nil {
+		return job.Job{}, err
+	}
+
+	return jobs[0], nil
 }
 
 // JobByKey returns the first job that was submitted with the key.
@@ -141,7 +151,13 @@ func readNumber(row scanner) (num int64, err error) {
 // Pipeline returns the jobs that share the pipeline name, in order of submission.
 func (s *Store) Pipeline(ctx context.Context, pipeline string) ([]job.Job, error) {
 	query := jobTable.selects() + `WHERE pipeline = $1 AND pipeline <> '' ORDER BY num`
-	return collect(ctx, s.read, "job", query, []any{clean(pipeline)}, readJob)
+
+	stored, err := collect(ctx, s.read, "job", query, []any{clean(pipeline)}, scanJob)
+	if err != nil {
+		return nil, err
+	}
+
+	return s.decodeJobs(ctx, s.read, stored)
 }
 
 // Runs returns all runs of a job.

@@ -129,6 +129,14 @@ func hiddenConditions(f *store.JobFilter) []condition {
 		})
 	}
 
+	if num, err := arrayNumber(f.Array); err == nil && num > 0 {
+		list = append(list, condition{arrayTerm(true), []any{num}})
+	}
+
+	if f.Single {
+		list = append(list, condition{"jobs.array_num + 0 = 0", nil})
+	}
+
 	if f.Called != "" {
 		list = append(list, equals("jobs.name", true, clean(f.Called)))
 	}

@@ -53,6 +53,7 @@ type Store struct {
 	read     *reader
 	reports  *reader // for reports, so that queries do not wait for them
 	jobs     jobCache
+	specs    specCache
 	lease    *dbsql.DB // for leadership alone, so that it waits for no commit and no query
 	clock    clock.Clock
 	log      *slog.Logger

@@ -13,6 +13,7 @@ type table struct {
 	columns []string // all columns, in the order in which they are written and read
 	fixed   []string // columns that never change after the first write
 	frozen  bool     // rows that never change at all
+	unless  string   // rows of which this is true are not removed
 	guard   bool     // a row is replaced only by one with the same or a greater seq
 }
 
@@ -88,7 +89,12 @@ func (t *table) remove(rows int, mark func(int) string) string {
 		marks[i] = mark(i + 1)
 	}
 
-	return "DELETE FROM " + t.name + " WHERE " + t.key + " IN (" + strings.Join(marks, ", ") + ")"
+	text := "DELETE FROM " + t.name + " WHERE " + t.key + " IN (" + strings.Join(marks, ", ") + ")"
+	if t.unless != "" {
+		text += " AND NOT " + t.unless
+	}
+
+	return text
 }
 
 // stmtKey identifies a prepared statement.

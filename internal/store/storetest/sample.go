@@ -33,6 +33,9 @@ func (f *filler) fill(v reflect.Value) {
 	case *job.Duration:
 		*value = job.Duration(time.Duration(f.n) * time.Second)
 		return
+	case *job.Array: // a range or a list
+		*value = job.Array{Values: []string{fmt.Sprint("value-", f.n), "0.1"}, Limit: f.n}
+		return
 	case *job.Speed: // more than its fields: its curves are drawn when it is made
 		plain := full[struct {
 			Work        float64
@@ -102,6 +105,7 @@ func sampleJob(n uint64, state job.State) job.Job {
 	j := full[job.Job](int(n))
 	j.ID, j.State = id.NewJob(n), state
 	j.Needs = []id.Job{id.NewJob(n + 1000), id.NewJob(n + 2000)}
+	j.Array, j.Index = "", 0 // elements share a spec, and have tests of their own
 	j.Spec = j.Amended.Apply(j.Spec)
 
 	return j
