@@ -104,7 +104,7 @@ var limitSettings = []setting{
 	},
 	{
 		"max-jobs",
-		"5000",
+		"20000",
 		"maximum number of jobs per user that have not ended",
 		number(func(c *config) *int { return &c.maxJobs }),
 	},

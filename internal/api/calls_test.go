@@ -92,6 +92,18 @@ func TestEveryCallSaysWhatTheContractSays(t *testing.T) {
 			_, err := c.KillJob(ctx, "j1")
 			return err
 		}},
+		{`GET /api/v1/arrays?active=true&limit=2&name=n&owner=o&project=p `, func(c *Client) error {
+			_, err := c.Arrays(ctx, ArrayFilter{Owner: "o", Project: "p", Name: "n", Active: true, Page: Page{Limit: 2}})
+			return err
+		}},
+		{`GET /api/v1/arrays/a1 `, func(c *Client) error {
+			_, err := c.Array(ctx, "a1")
+			return err
+		}},
+		{`POST /api/v1/arrays/a1/pause `, func(c *Client) error {
+			_, err := c.ChangeArray(ctx, "a1", "pause")
+			return err
+		}},
 		{`POST /api/v1/jobs/j1/pause `, func(c *Client) error {
 			_, err := c.PauseJob(ctx, "j1")
 			return err

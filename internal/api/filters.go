@@ -34,6 +34,8 @@ type JobFilter struct {
 	Project id.Project
 	Name    string
 	Node    id.Node
+	Array   id.Array // elements of this array
+	Single  bool     // jobs that are not elements of an array
 	Since   time.Time
 	Oldest  bool   // the oldest first
 	Sort    string // by name, cost or ended instead of by submission; with - the greatest first
@@ -52,6 +54,11 @@ func (f JobFilter) query() url.Values {
 	set(q, "name", f.Name)
 	set(q, "node", string(f.Node))
 	set(q, "sort", f.Sort)
+	set(q, "array", string(f.Array))
+
+	if f.Single {
+		q.Set("single", "true")
+	}
 
 	if f.Oldest {
 		q.Set("order", "oldest")

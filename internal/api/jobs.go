@@ -18,12 +18,14 @@ type SubmitRequest struct {
 	File    string            `json:"file" maxLength:"1048576" doc:"job file (YAML or JSON)"`
 	Env     map[string]string `json:"env,omitempty" doc:"values of environment variables: those the job file requires (null), and overrides"`
 	Workdir string            `json:"workdir,omitempty" maxLength:"64" doc:"digest of the uploaded manifest of the working directory"`
+	Params  map[string]string `json:"params,omitempty" maxProperties:"1000" doc:"values of parameters of the job file, as text"`
 	DryRun  bool              `json:"dry_run,omitempty" doc:"validate and plan without submitting"`
 }
 
 // SubmitReply lists the accepted jobs in the order of the file.
 type SubmitReply struct {
-	Jobs   []Job        `json:"jobs"`
+	Jobs   []Job        `json:"jobs" doc:"accepted jobs; elements of arrays are not among them"`
+	Arrays []Array      `json:"arrays,omitempty" doc:"accepted arrays"`
 	Plan   []PlannedJob `json:"plan,omitempty" doc:"what would happen to each job (dry run only)"`
 	Notes  []string     `json:"notes,omitempty" doc:"fields that are accepted but have no effect yet"`
 	Replay bool         `json:"replay,omitempty" doc:"the jobs had already been submitted with the same idempotency key"`
@@ -38,6 +40,7 @@ type PlannedJob struct {
 	Fits      []id.Node `json:"fits" doc:"nodes that could run it, idle or not; at most 20"`
 	FitCount  int       `json:"fit_count"`
 	Why       *Why      `json:"why" doc:"whether it would start now, and if not, why"`
+	Elements  int       `json:"elements,omitempty" doc:"number of jobs that its array makes; what is said is about one of them"`
 	Options   []Option  `json:"options,omitempty" doc:"ways to run it with cost estimates; the first is the one that would be chosen"`
 }
 
@@ -64,6 +67,9 @@ type Job struct {
 	FakeGPUs  bool         `json:"fake_gpus,omitempty" doc:"runs on fake GPUs (testing only)"`
 	Needs     []id.Job     `json:"needs,omitempty"`
 	Pipeline  string       `json:"pipeline,omitempty"`
+	Array     id.Array     `json:"array,omitempty" doc:"array of which it is an element"`
+	Index     *int         `json:"array_index,omitempty" doc:"its position in that array, from 0"`
+	Value     string       `json:"array_value,omitempty" doc:"its value in that array"`
 	Deadline  *time.Time   `json:"deadline,omitempty"`
 	Ran       job.Duration `json:"ran,omitempty" doc:"how long its runs have run so far, without the waits before and between them"`
 	Expect    job.Duration `json:"expect,omitempty" doc:"how long the owner expects the job to take on the hardware it asks for, waiting not included; the job is over expect when it is estimated to run longer than that"`

@@ -29,7 +29,7 @@ var (
 
 // Features returns what is known of a job before it runs, and where it runs.
 func Features(j *job.Job, s Stretch) history.Features {
-	spec := j.Spec
+	spec := j.Resolved()
 	f := history.Features{
 		Name: spec.Name, Owner: string(j.Owner), Command: spec.Run, Identity: identity(j), Framework: spec.Framework,
 		GPU: s.GPU, TFLOPS: s.location().peak(), GPUs: float64(s.GPUs), Nodes: float64(s.Nodes),
@@ -87,7 +87,7 @@ func Features(j *job.Job, s Stretch) history.Features {
 // identity returns what only repetitions of a job share: its command, its parameters, its files and its resources. It
 // is empty if these cannot be written, which what a job file holds always can.
 func identity(j *job.Job) string {
-	spec := j.Spec
+	spec := j.Resolved()
 	text, err := json.Marshal(struct {
 		Run, Setup, Image, Workdir string
 		Params                     map[string]any

@@ -54,6 +54,11 @@ func toJob(j *job.Job) api.Job {
 		out.ExpectOn = &api.Reference{GPU: j.Reference.GPU, TFLOPS: j.Reference.TFLOPS}
 	}
 
+	if value, _, ok := j.Element(); ok {
+		index := j.Index
+		out.Array, out.Index, out.Value = j.Array, &index, value
+	}
+
 	if j.Spec != nil {
 		addSpec(&out, j.Spec)
 		out.NoCheckpoint = j.Spec.Checkpoint == nil && !j.State.Final()

@@ -54,6 +54,11 @@ func (s *Server) getJobFile(ctx context.Context, in *jobInput) (*httpapi.Body[ap
 	var out api.JobFile
 
 	again := *j.Spec
+	if value, _, ok := j.Element(); ok {
+		spec.OfElement(&again, value)
+		out.Notes = append(out.Notes, "it was an element of "+string(j.Array)+"; the array has its value alone")
+	}
+
 	left := spec.Again(&again, s.Clock.Now())
 	if left.Deadline {
 		out.Notes = append(out.Notes, "its deadline has passed and is left out")

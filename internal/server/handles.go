@@ -127,7 +127,11 @@ func sharedName(name string, jobs []job.Job) error {
 		list = append(list, "and more")
 	}
 
-	return fault.New(fault.Conflict, "job_name_shared", "several active jobs are called %s: %s", name,
-		strings.Join(list, ", ")).
-		WithRemedy("use an id, or %s@last for the newest", name)
+	shared := fault.New(fault.Conflict, "job_name_shared", "several active jobs are called %s: %s", name,
+		strings.Join(list, ", "))
+	if array := jobs[0].Array; array != "" {
+		return shared.WithRemedy("use an id, as %s for all jobs of the array, or %s@last for the newest", array, name)
+	}
+
+	return shared.WithRemedy("use an id, or %s@last for the newest", name)
 }

@@ -127,6 +127,8 @@ type listJobsInput struct {
 	Project string    `query:"project" maxLength:"63"`
 	Name    string    `query:"name" maxLength:"63" doc:"substring of the name"`
 	Node    string    `query:"node" maxLength:"63" doc:"only jobs that have or had a run on this node"`
+	Array   string    `query:"array" maxLength:"21" doc:"only elements of this array"`
+	Single  bool      `query:"single" doc:"only jobs that are not elements of an array"`
 	Since   time.Time `query:"since" doc:"only jobs submitted at or after this time"`
 	Order   string    `query:"order" enum:"newest,oldest" default:"newest" doc:"which jobs come first, by their submission; without effect if sort is given"`
 	Sort    string    `query:"sort" enum:"name,-name,cost,-cost,ended,-ended" doc:"sort by this instead of by submission, with - the greatest first; jobs that have not ended count as the earliest, and costs that are not posted yet do not count"`
@@ -161,6 +163,8 @@ func (s *Server) pageOfJobs(ctx context.Context, in *listJobsInput) (*jobPage, e
 		Project: id.Project(in.Project),
 		Name:    in.Name,
 		Node:    id.Node(in.Node),
+		Array:   id.Array(in.Array),
+		Single:  in.Single,
 		Since:   in.Since,
 		Limit:   in.Limit + 1,
 		Oldest:  in.Order == "oldest",

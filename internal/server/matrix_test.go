@@ -79,11 +79,17 @@ var matrix = map[string]matrixRow{
 	"get-job-file":   {"/api/v1/jobs/j1/file", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
 	"list-templates": {"/api/v1/templates", "", "1 yyyy yyyy yyyy yyyy yyyy yyyy 1"},
 
-	"save-job":   {"/api/v1/jobs/j2/save", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
-	"pause-job":  {"/api/v1/jobs/j2/pause", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
-	"resume-job": {"/api/v1/jobs/j2/resume", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
-	"list-queue": {"/api/v1/queue?owner=ada", "", "1 3333 yyyy 3333 3333 yyyy yyyy 1"},
-	"edit-job":   {"/api/v1/jobs/j2/edit", `{"set":["expect=2h"]}`, "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
+	"save-job":     {"/api/v1/jobs/j2/save", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
+	"pause-job":    {"/api/v1/jobs/j2/pause", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
+	"resume-job":   {"/api/v1/jobs/j2/resume", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
+	"list-arrays":  {"/api/v1/arrays?owner=ada", "", "1 3333 yyyy 3333 3333 yyyy yyyy 1"},
+	"get-array":    {"/api/v1/arrays/a5", "", "1 yyyy yyyy 4444 yyyy yyyy yyyy 1"},
+	"pause-array":  {"/api/v1/arrays/a5/pause", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
+	"resume-array": {"/api/v1/arrays/a5/resume", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
+	"cancel-array": {"/api/v1/arrays/a5/cancel", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
+	"kill-array":   {"/api/v1/arrays/a5/kill", "", "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
+	"list-queue":   {"/api/v1/queue?owner=ada", "", "1 3333 yyyy 3333 3333 yyyy yyyy 1"},
+	"edit-job":     {"/api/v1/jobs/j2/edit", `{"set":["expect=2h"]}`, "1 3333 3yyy 3444 3yyy 3333 3yyy 1"},
 	"preview-edit": {
 		"/api/v1/jobs/j2/edit/preview", `{"set":["expect=2h"]}`, "1 3333 3yyy 3444 3yyy 3333 3yyy 1",
 	},
@@ -265,6 +271,11 @@ func TestWhoMayDoWhat(t *testing.T) {
 	y.submit(ada, "run: c\nproject: vision\nevery: 6h")
 	n.outOfMemory(ada, "1GB", "project: vision")
 	n.outOfMemory(ada, "1GB", "project: vision")
+
+	_, err := ada.Submit(t.Context(), api.SubmitRequest{
+		File: "run: d\nproject: vision\narray: 0..1\nresources: {memory: 900GB}",
+	}, "")
+	y.must(err)
 	y.do(yardmaster.PutQuota{Quota: tenant.Quota{Subject: tenant.Subject{User: "ada"}, GPUs: 4}, By: "test"})
 	y.do(yardmaster.PutDataset{Dataset: dataset.Dataset{ID: "cats", Rule: job.PlaceLocal}, By: "ada"})
 	y.do(yardmaster.PutDataset{Dataset: dataset.Dataset{ID: "dogs", Rule: job.PlaceLocal}, By: "root"})

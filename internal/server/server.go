@@ -236,6 +236,7 @@ func (s *Server) agentConfig(start string) agentapi.Config {
 func (s *Server) routes() {
 	s.jobRoutes()
 	s.queueRoutes()
+	s.arrayRoutes()
 	s.logRoutes()
 	s.checkpointRoutes()
 	s.outputRoutes()

@@ -34,7 +34,7 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*httpapi.Body[api
 		Env: func(k string) (string, bool) {
 			v, ok := in.Body.Env[k]
 			return v, ok
-		}, Now: s.Clock.Now(), Location: time.UTC,
+		}, Params: in.Body.Params, Now: s.Clock.Now(), Location: time.UTC,
 	})
 	if err != nil {
 		return nil, httpapi.ToProblem(err)
@@ -98,7 +98,7 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*httpapi.Body[api
 	}
 
 	for i := range sub.Stored {
-		reply.Jobs = append(reply.Jobs, toJob(&sub.Stored[i]))
+		addSubmitted(&reply, &sub.Stored[i])
 	}
 
 	return &httpapi.Body[api.SubmitReply]{Body: reply}, nil
@@ -185,10 +185,22 @@ func (s *Server) submittedBefore(ctx context.Context, m *yardmaster.Submit, repl
 
 	reply.Replay = true
 	for i := range jobs {
-		reply.Jobs = append(reply.Jobs, toJob(&jobs[i]))
+		if jobs[i].Index == 0 {
+			addSubmitted(reply, &jobs[i])
+		}
 	}
 
 	return true, nil
+}
+
+// addSubmitted adds a job that was submitted to the answer, or the array of which it is the first.
+func addSubmitted(reply *api.SubmitReply, j *job.Job) {
+	if j.Array != "" {
+		reply.Arrays = append(reply.Arrays, newArray(j))
+		return
+	}
+
+	reply.Jobs = append(reply.Jobs, toJob(j))
 }
 
 // rehearsalTime bounds how long a policy is asked what it would do with the jobs of a file.
@@ -249,6 +261,10 @@ func (s *Server) preview(
 			FitCount:  len(v.Fits),
 			Why:       toWhy(&yardmaster.WhyReport{Why: v.Why}),
 			Options:   toOptions(v.Options),
+		}
+
+		if sp.Array != nil {
+			plan[i].Elements = sp.Array.Len()
 		}
 	}
 

@@ -402,6 +402,18 @@ func (s *simulation) addUser(name id.User) {
 // everyone is who submits where shares do not matter.
 const everyone = id.User("everyone")
 
+// alone returns the spec of a job that is submitted by itself, also if it was recorded as an element of an array.
+func alone(s *job.Spec) *job.Spec {
+	if s.Array == nil {
+		return s
+	}
+
+	single := *s
+	single.Array = nil
+
+	return &single
+}
+
 func (s *simulation) submit(j *Job) error {
 	owner := everyone
 	if s.cfg.FairShare && j.Owner != "" {
@@ -410,7 +422,7 @@ func (s *simulation) submit(j *Job) error {
 
 	s.addUser(owner)
 
-	var m yardmaster.Message = yardmaster.Submit{Owner: owner, Jobs: []yardmaster.NewJob{{Spec: j.Spec}}}
+	var m yardmaster.Message = yardmaster.Submit{Owner: owner, Jobs: []yardmaster.NewJob{{Spec: alone(j.Spec)}}}
 	if s.cfg.Origin != nil {
 		m = yardmaster.From{Message: m, Origin: s.cfg.Origin(j)}
 	}

@@ -193,17 +193,24 @@ func (f *Forecaster) fromHistory(
 	return made
 }
 
+// maxPipeline is how many jobs of a file are simulated for the forecast of one of them. With more, as with a large
+// array, it is forecast as if it could start now.
+const maxPipeline = 1000
+
 // Forecast returns the forecast of one job, including those it depends on.
 func (f *Forecaster) Forecast(ctx context.Context, j *job.Job) (*job.Forecast, error) {
 	jobs := []job.Job{*j}
 
-	if len(j.Needs) > 0 && j.Epoch == 0 && j.Pipeline != "" {
+	_, elements, _ := j.Element()
+	if needs := len(j.Needs); needs > 0 && max(needs, elements) <= maxPipeline && j.Epoch == 0 && j.Pipeline != "" {
 		all, err := f.Store.Pipeline(ctx, j.Pipeline)
 		if err != nil {
 			return nil, err
 		}
 
-		jobs = all
+		if len(all) <= maxPipeline {
+			jobs = all
+		}
 	}
 
 	made, err := f.Waiting(jobs)

@@ -315,6 +315,7 @@ func jobOf(d *api.JobDetail) (job.Job, error) {
 		Owner:     d.Owner,
 		Project:   d.Project,
 		Pipeline:  d.Pipeline,
+		Array:     d.Array,
 		State:     d.State,
 		Cause:     d.Cause,
 		Reason:    d.Reason,
@@ -323,6 +324,10 @@ func jobOf(d *api.JobDetail) (job.Job, error) {
 		Epoch:     d.Epoch,
 		Needs:     d.Needs,
 		Spec:      &job.Spec{},
+	}
+
+	if d.Index != nil {
+		j.Index = *d.Index
 	}
 
 	if d.Started != nil {

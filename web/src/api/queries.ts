@@ -32,6 +32,7 @@ export interface JobFilter {
   owner?: string;
   project?: string;
   node?: string;
+  array?: string;
   since?: string;
   order?: "newest" | "oldest";
   sort?: JobSort;

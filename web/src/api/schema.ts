@@ -229,6 +229,108 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/arrays": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List arrays, newest first */
+        get: operations["list-arrays"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/arrays/{array}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show an array with how many of its elements have which status */
+        get: operations["get-array"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/arrays/{array}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Cancel all elements of an array: SIGTERM, then SIGKILL after their grace period */
+        post: operations["cancel-array"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/arrays/{array}/kill": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Kill all elements of an array immediately */
+        post: operations["kill-array"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/arrays/{array}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Stop all elements of an array until they are resumed */
+        post: operations["pause-array"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/arrays/{array}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Requeue the paused elements of an array */
+        post: operations["resume-array"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/checkpoints/{checkpoint}": {
         parameters: {
             query?: never;
@@ -1907,6 +2009,66 @@ export interface components {
             /** Format: double */
             node_seconds: number;
         };
+        Array: {
+            /**
+             * Format: double
+             * @description cost of all elements so far, as far as it is posted
+             */
+            cost_usd?: number;
+            /** @description number of elements by their status */
+            counts: components["schemas"]["JobCount"][];
+            /**
+             * Format: date-time
+             * @description when the last element ended; absent while some have not
+             */
+            ended?: string;
+            /** @description element 0; the others have the numbers after it */
+            first: string;
+            id: string;
+            last: string;
+            /**
+             * Format: int64
+             * @description how many elements may run at the same time; absent if any number may
+             */
+            limit?: number;
+            name?: string;
+            owner: string;
+            /** Format: int64 */
+            priority: number;
+            project?: string;
+            /** @description requested resources of each element as text */
+            resources: string;
+            /**
+             * Format: int64
+             * @description number of elements
+             */
+            size: number;
+            /** Format: date-time */
+            submitted: string;
+            /** @description as in the job file, such as 0..99%10 */
+            values: string;
+        };
+        ArrayChange: {
+            /** @description as it is after the change */
+            array: components["schemas"]["Array"];
+            /**
+             * Format: int64
+             * @description number of elements that were changed; those that had ended or were so already do not count
+             */
+            changed: number;
+            /** @description why one of those could not */
+            reason?: string;
+            /**
+             * Format: int64
+             * @description number of elements that could not be changed in their state
+             */
+            refused?: number;
+        };
+        ArrayPage: {
+            arrays: components["schemas"]["Array"][];
+            /** @description cursor of the next page; absent on the last page */
+            next?: string;
+        };
         AskOutputs: {
             /** @description list the files and keep none */
             list?: boolean;
@@ -2803,6 +2965,15 @@ export interface components {
             version: string;
         };
         Job: {
+            /** @description array of which it is an element */
+            array?: string;
+            /**
+             * Format: int64
+             * @description its position in that array, from 0
+             */
+            array_index?: number;
+            /** @description its value in that array */
+            array_value?: string;
             budget?: string;
             cause?: string;
             /**
@@ -2923,6 +3094,15 @@ export interface components {
             source: string;
         };
         JobDetail: {
+            /** @description array of which it is an element */
+            array?: string;
+            /**
+             * Format: int64
+             * @description its position in that array, from 0
+             */
+            array_index?: number;
+            /** @description its value in that array */
+            array_value?: string;
             budget?: string;
             cause?: string;
             /**
@@ -3804,6 +3984,11 @@ export interface components {
             used_up?: string;
         };
         PlannedJob: {
+            /**
+             * Format: int64
+             * @description number of jobs that its array makes; what is said is about one of them
+             */
+            elements?: number;
             /** Format: int64 */
             fit_count: number;
             /** @description nodes that could run it, idle or not; at most 20 */
@@ -4003,6 +4188,15 @@ export interface components {
             queued: number;
         };
         QueuedJob: {
+            /** @description array of which it is an element */
+            array?: string;
+            /**
+             * Format: int64
+             * @description its position in that array, from 0
+             */
+            array_index?: number;
+            /** @description its value in that array */
+            array_value?: string;
             budget?: string;
             cause?: string;
             /**
@@ -4719,6 +4913,9 @@ export interface components {
             token?: string;
         };
         SubmitReply: {
+            /** @description accepted arrays */
+            arrays?: components["schemas"]["Array"][];
+            /** @description accepted jobs; elements of arrays are not among them */
             jobs: components["schemas"]["Job"][];
             /** @description fields that are accepted but have no effect yet */
             notes?: string[];
@@ -4738,6 +4935,10 @@ export interface components {
             };
             /** @description job file (YAML or JSON) */
             file: string;
+            /** @description values of parameters of the job file, as text */
+            params?: {
+                [key: string]: string;
+            };
             /** @description digest of the uploaded manifest of the working directory */
             workdir?: string;
         };
@@ -5825,6 +6026,205 @@ export interface operations {
             };
         };
     };
+    "list-arrays": {
+        parameters: {
+            query?: {
+                /** @description value of next from the previous page */
+                cursor?: string;
+                limit?: number;
+                owner?: string;
+                project?: string;
+                /** @description substring of the name */
+                name?: string;
+                /** @description only arrays with elements that have not ended */
+                active?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ArrayPage"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-array": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description its id, such as a12 */
+                array: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Array"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "cancel-array": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description its id, such as a12 */
+                array: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ArrayChange"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "kill-array": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description its id, such as a12 */
+                array: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ArrayChange"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "pause-array": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description its id, such as a12 */
+                array: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ArrayChange"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "resume-array": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description its id, such as a12 */
+                array: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ArrayChange"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "get-checkpoint": {
         parameters: {
             query?: never;
@@ -6616,6 +7016,10 @@ export interface operations {
                 name?: string;
                 /** @description only jobs that have or had a run on this node */
                 node?: string;
+                /** @description only elements of this array */
+                array?: string;
+                /** @description only jobs that are not elements of an array */
+                single?: boolean;
                 /** @description only jobs submitted at or after this time */
                 since?: string;
                 /** @description which jobs come first, by their submission; without effect if sort is given */

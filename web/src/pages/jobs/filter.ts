@@ -39,6 +39,7 @@ export function filterOf(q: URLSearchParams, now: number): JobFilter {
     owner: q.get("owner") ?? "",
     project: q.get("project") ?? "",
     node: q.get("node") ?? "",
+    array: q.get("array") ?? "",
     state: state === "live" ? liveStates : state === "" ? [] : [state],
     since: days > 0 ? new Date(Math.floor((now - days * day) / hour) * hour).toISOString() : "",
     ...order,
@@ -61,7 +62,7 @@ export function isView(q: URLSearchParams, query: Record<string, string>): boole
   return Object.keys({ ...chosen, ...query }).every((name) => chosen[name] === query[name]);
 }
 
-const filters = ["name", "owner", "project", "node", "state", "days"];
+const filters = ["name", "owner", "project", "node", "array", "state", "days"];
 
 /** Whether anything is chosen that leaves jobs out. */
 export function isFiltered(q: URLSearchParams): boolean {

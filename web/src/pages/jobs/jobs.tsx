@@ -151,7 +151,7 @@ function Filters() {
   }, [name, inAddress, set]);
 
   const shown = columnsOf(q).map((c) => c.id);
-  const others = ["owner", "project", "node"].filter((k) => q.has(k) && !(k === "owner" && q.get(k) === user));
+  const others = ["owner", "project", "node", "array"].filter((k) => q.has(k) && !(k === "owner" && q.get(k) === user));
   const choose = (what: string, value: string) => { set((s) => { s.set(what, value); }); };
 
   return (
