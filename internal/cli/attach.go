@@ -107,6 +107,36 @@ func (a *app) attach(ctx context.Context, client *api.Client, jobs []api.Job, ra
 	return a.followed(ctx, ids(jobs), ends, errs)
 }
 
+// attachAll follows what was submitted: jobs together, and then each array.
+func (a *app) attachAll(ctx context.Context, client *api.Client, reply *api.SubmitReply, raw bool) error {
+	var first error
+	if len(reply.Jobs) > 0 && len(reply.Arrays) == 0 {
+		return a.attach(ctx, client, reply.Jobs, raw)
+	}
+
+	for i := range reply.Arrays {
+		filter := api.LogFilter{}
+		p := a.logPrinter(&filter, logStyle{raw: raw}, false)
+
+		err := a.followArray(ctx, client, &reply.Arrays[i], filter, p)
+		if ctx.Err() != nil {
+			return err
+		}
+
+		if first == nil {
+			first = err
+		}
+	}
+
+	if len(reply.Jobs) > 0 {
+		if err := a.attach(ctx, client, reply.Jobs, raw); first == nil {
+			first = err
+		}
+	}
+
+	return first
+}
+
 // followed turns how jobs ended, or how following them ended, into an exit code.
 func (a *app) followed(ctx context.Context, jobs []string, ends []api.Job, errs []error) error {
 	if ctx.Err() != nil {

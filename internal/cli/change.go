@@ -42,7 +42,7 @@ func (a *app) changeCommand(c jobChange) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               c.verb + " JOB...",
 		Short:             c.short,
-		Long:              c.long + "\n\n" + handlesHelp,
+		Long:              c.long + "\n\n" + arraysHelp,
 		Example:           fmt.Sprintf("  trainyard %s j7\n  trainyard %s resnet50@last", c.verb, c.verb),
 		Args:              exit.Args(1, 0, "job"),
 		ValidArgsFunction: a.completeJobsIn(changeable(c.verb)),
@@ -158,16 +158,13 @@ func (a *app) doChange(ctx context.Context, client *api.Client, c jobChange, han
 		}
 	}
 
-	page := api.JobPage{Jobs: []api.Job{}}
+	page := changedJobs{JobPage: api.JobPage{Jobs: []api.Job{}}}
 	ended := map[id.Job]bool{} // before
 	var first error
 
 	for _, handle := range handles {
-		j, before, err := changeOne(ctx, client, c, id.Job(handle))
+		err := page.change(ctx, client, c, handle, ended)
 		if err == nil {
-			page.Jobs = append(page.Jobs, j)
-			ended[j.ID] = before
-
 			continue
 		}
 
@@ -186,13 +183,59 @@ func (a *app) doChange(ctx context.Context, client *api.Client, c jobChange, han
 
 	if err := a.Show(
 		page,
-		func() []string { return ids(page.Jobs) },
-		func() error { return a.changed(c, page.Jobs, ended) },
+		func() []string { return page.names() },
+		func() error {
+			for _, done := range page.Arrays {
+				if err := a.changedArray(c, done); err != nil {
+					return err
+				}
+			}
+
+			return a.changed(c, page.Jobs, ended)
+		},
 	); err != nil {
 		return err
 	}
 
 	return first
+}
+
+// changedJobs is what became of jobs and arrays.
+type changedJobs struct {
+	api.JobPage
+	Arrays []api.ArrayChange `json:"arrays,omitempty"`
+}
+
+// change changes what one argument names: an array in one call, or a job.
+func (p *changedJobs) change(
+	ctx context.Context, client *api.Client, c jobChange, handle string, ended map[id.Job]bool,
+) error {
+	if array, ok := arrayArg(handle); ok {
+		done, err := client.ChangeArray(ctx, array, c.verb)
+		if err == nil {
+			p.Arrays = append(p.Arrays, done)
+		}
+
+		return err
+	}
+
+	j, before, err := changeOne(ctx, client, c, id.Job(handle))
+	if err == nil {
+		p.Jobs = append(p.Jobs, j)
+		ended[j.ID] = before
+	}
+
+	return err
+}
+
+// names lists what was changed.
+func (p *changedJobs) names() []string {
+	var list []string
+	for i := range p.Arrays {
+		list = append(list, string(p.Arrays[i].Array.ID))
+	}
+
+	return append(list, ids(p.Jobs)...)
 }
 
 // changeOne changes a job, and reports whether it needed nothing because it had ended before. The server knows names

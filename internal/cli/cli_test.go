@@ -74,6 +74,9 @@ type yard struct {
 	ca  *auth.CA
 	mux *http.ServeMux
 
+	arrays   []api.Array // that it lists
+	noArrays bool        // it is of a release without arrays
+
 	mu    sync.Mutex
 	calls []string // method, path and query of each call
 	body  map[string][]byte
@@ -113,6 +116,15 @@ func newYard(t *testing.T) *yard {
 	y.Config.ErrorLog = log.New(io.Discard, "", 0) // refused handshakes are what some tests are about
 	y.StartTLS()
 	t.Cleanup(y.Close)
+
+	y.mux.HandleFunc("GET /api/v1/arrays", func(w http.ResponseWriter, _ *http.Request) {
+		if y.noArrays {
+			reply(w, http.StatusNotFound, noSuchPath)
+			return
+		}
+
+		reply(w, http.StatusOK, api.ArrayPage{Arrays: y.arrays})
+	})
 
 	return y
 }

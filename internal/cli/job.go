@@ -32,8 +32,10 @@ func (a *app) job() *cobra.Command {
 		Short:   "Show a job: state, reason, estimated finish, runs and job file",
 		Long: `Show everything about a job: its estimated finish, the basis of that forecast and how accurate
 such forecasts have been, with the curve of its metric and its extrapolation. For a queued job:
-why it is not running, which jobs hold the resources, and what would let it start earlier.`,
+why it is not running, which jobs hold the resources, and what would let it start earlier.
+Of an array (a12) it shows how many elements have which status, and those that failed.`,
 		Example: `  trainyard job j7
+  trainyard job a12
   trainyard job @last
   trainyard job j7 --metric train_loss --methods
   trainyard job j7 --no-plot
@@ -47,6 +49,10 @@ why it is not running, which jobs hold the resources, and what would let it star
 			}
 
 			defer client.Close()
+
+			if array, ok := arrayArg(args[0]); ok {
+				return a.showArray(cmd.Context(), client, array)
+			}
 
 			read := client.Job
 			if env {
@@ -167,7 +173,8 @@ func (a *app) jobFields(j api.Job, now time.Time) error {
 		{Name: "Owner", Value: string(j.Owner)}, {Name: "Project", Value: string(j.Project)},
 		{Name: "Resources", Value: resources}, {Name: "Nodes", Value: nodeList(j.Nodes)},
 		{Name: "Priority", Value: strconv.Itoa(j.Priority)}, {Name: "Needs", Value: strings.Join(needs, ", ")},
-		{Name: "Pipeline", Value: j.Pipeline}, {Name: "Submitted", Value: stamp(&j.Submitted, now)},
+		{Name: "Pipeline", Value: j.Pipeline}, {Name: "Array", Value: elementText(&j)},
+		{Name: "Submitted", Value: stamp(&j.Submitted, now)},
 		{Name: "Started", Value: stamp(j.Started, now)}, {Name: "Ended", Value: stamp(j.Ended, now)},
 		{Name: "Ran", Value: ranFor(j, now)}, {Name: "Progress", Value: headway(j)},
 		{Name: "Deadline", Value: stamp(j.Deadline, now)}, {Name: "Late cost", Value: lateCost(j.LateCost)},
@@ -179,6 +186,15 @@ func (a *app) jobFields(j api.Job, now time.Time) error {
 	}
 
 	return a.Fields(fields...)
+}
+
+// elementText writes which element of its array a job is: "a12, element 3 (0.1)".
+func elementText(j *api.Job) string {
+	if j.Index == nil {
+		return ""
+	}
+
+	return fmt.Sprintf("%s, element %d (%s)", j.Array, *j.Index, j.Value)
 }
 
 // headway writes how far a job has come: "65M of 130M (50%)".

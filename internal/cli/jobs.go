@@ -26,12 +26,14 @@ type jobsQuery struct {
 	recent time.Duration // ended jobs are shown that ended no longer ago; 0 shows all
 	limit  int
 	view   jobsView
+	fold   bool // arrays are one line each, instead of a line for each element
 }
 
 func (a *app) jobs() *cobra.Command {
 	var all, watch bool
 	var show jobsShown
-	var owner, name, node, project, since string
+	var owner, name, node, project, array, since string
+	var elements bool
 	var limit int
 	cmd := &cobra.Command{
 		Use:     "jobs",
@@ -39,6 +41,9 @@ func (a *app) jobs() *cobra.Command {
 		Short:   "List jobs",
 		Long: `List jobs: those that run, those that wait, and those that ended within the last day, each newest
 first. Jobs that have not ended are always shown. Admins see all jobs, researchers their own.
+
+An array is one line with the number of its elements by status; --array lists the elements of one, --elements those of
+all. With --node and --state, elements are listed one by one.
 
 LEFT is the estimated remaining time, "~" marks a guess; a queued job shows its estimated run time,
 and a program that has reported nothing yet is "starting". "late" marks a job that will miss its
@@ -49,13 +54,21 @@ deadline, "over expect" one that will run longer than its owner expects.`,
   trainyard jobs --ended --sort=-cost --columns id,name,status,cost
   trainyard jobs --state out_of_memory --state timeout
   trainyard jobs --counts --owner me
+  trainyard jobs --array a12 --state failed
   trainyard jobs --all --since 7d -o json
   trainyard wait $(trainyard jobs -q --active --name sweep)`,
 		Args: exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q := jobsQuery{limit: limit, recent: 24 * time.Hour, filter: api.JobFilter{
 				Owner: id.User(owner), Name: name, Node: id.Node(node), Project: id.Project(project),
+				Array: id.Array(array),
 			}}
+			if _, ok := arrayArg(array); array != "" && !ok {
+				return exit.Usagef(cmd, "--array must be the ID of an array, e.g. a12; got %q", array)
+			}
+
+			q.fold = !elements && array == "" && node == "" && len(show.states) == 0 && !show.counts
+			q.filter.Single = q.fold
 			if err := show.apply(cmd, a, &q); err != nil {
 				return err
 			}
@@ -88,6 +101,8 @@ deadline, "over expect" one that will run longer than its owner expects.`,
 	flags.StringVar(&owner, "owner", "", "only jobs of this `user`; me for your own")
 	flags.StringVar(&project, "project", "", "only jobs of this `project`")
 	flags.StringVar(&name, "name", "", "only jobs whose `name` contains this")
+	flags.StringVar(&array, "array", "", "only elements of this `array`, e.g. a12")
+	flags.BoolVar(&elements, "elements", false, "list the elements of arrays one by one")
 	flags.StringVar(&node, "node", "", "only jobs that run or ran on this `node`")
 	flags.StringVar(&since, "since", "", "show ended jobs only if they ended within this `duration`, e.g. 6h or 2d")
 	flags.IntVar(&limit, "limit", 50, "maximum `number` of ended jobs to show")
@@ -114,6 +129,13 @@ func (a *app) doJobs(ctx context.Context, q jobsQuery, watch bool) error {
 		q.filter.Owner = who.User
 	}
 
+	if q.filter.Array != "" {
+		// A server that does not know arrays would list all jobs.
+		if _, err := client.Array(ctx, q.filter.Array); err != nil {
+			return err
+		}
+	}
+
 	if q.view.counts {
 		return a.showCounts(ctx, client, q)
 	}
@@ -121,7 +143,7 @@ func (a *app) doJobs(ctx context.Context, q jobsQuery, watch bool) error {
 		return a.watchJobs(ctx, client, q)
 	}
 
-	page, cut, err := a.listJobs(ctx, client, q)
+	page, cut, err := a.listFolded(ctx, client, q)
 	if err != nil {
 		return err
 	}
@@ -132,14 +154,31 @@ func (a *app) doJobs(ctx context.Context, q jobsQuery, watch bool) error {
 		defer a.Note("%s", cut)
 	}
 
-	return a.Show(page, func() []string { return ids(page.Jobs) }, func() error {
+	return a.Show(page, page.names, func() error {
+		lines := page.lines()
+		q.view.sort(lines, a.Clock.Now())
+
 		return a.WriteTable(
-			a.jobTable(page.Jobs, q.view),
+			a.jobTable(lines, q.view),
 			"no jobs",
 			"trainyard submit job.yaml",
 			"trainyard jobs --all        include jobs that ended more than a day ago",
 		)
 	})
+}
+
+// listFolded fetches the jobs asked for, and the arrays among them as such if they are folded.
+func (a *app) listFolded(ctx context.Context, client *api.Client, q jobsQuery) (listedJobs, string, error) {
+	page, cut, err := a.listJobs(ctx, client, q)
+	all := listedJobs{JobPage: page}
+	if err != nil || !q.fold {
+		return all, cut, err
+	}
+
+	active, ended := splitStates(q.filter.States)
+	all.Arrays, err = a.listArrays(ctx, client, q, len(active) > 0, len(ended) > 0)
+
+	return all, cut, err
 }
 
 // listJobs fetches the jobs asked for: those that run, those that wait, and then those that have ended, each newest

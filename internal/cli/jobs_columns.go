@@ -16,6 +16,7 @@ import (
 	"trainyard/internal/cli/forecasts"
 	"trainyard/internal/cli/table"
 	"trainyard/internal/humanize"
+	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
 
@@ -33,7 +34,7 @@ type jobColumn struct {
 func jobColumns() []jobColumn {
 	return []jobColumn{
 		{name: "id", cell: text(func(j *api.Job) string { return string(j.ID) }), order: by(jobNumber)},
-		{name: "name", cell: text(func(j *api.Job) string { return j.Name })},
+		{name: "name", cell: text(elementName)},
 		{name: "owner", cell: text(func(j *api.Job) string { return string(j.Owner) })},
 		{
 			name: "status",
@@ -68,6 +69,8 @@ func jobColumns() []jobColumn {
 		{name: "done", wide: true, cell: text(func(j *api.Job) string { return percent(*j) }), order: by(donePercent)},
 		{name: "deadline", wide: true, cell: deadlineCell, order: by(deadlineOrder)},
 		{name: "cost", more: true, cell: text(func(j *api.Job) string { return costText(*j) }), order: by(jobCost)},
+		{name: "array", more: true, cell: text(func(j *api.Job) string { return string(j.Array) })},
+		{name: "value", more: true, cell: text(func(j *api.Job) string { return j.Value })},
 		{name: "pipeline", more: true, cell: text(func(j *api.Job) string { return j.Pipeline })},
 		{
 			name: "reason",
@@ -89,8 +92,21 @@ func by[T cmp.Ordered](figure func(*api.Job) T) func(x, y *api.Job, _ time.Time)
 }
 
 func jobNumber(j *api.Job) uint64 {
-	n, _ := j.ID.Number()
+	n, ok := j.ID.Number()
+	if !ok {
+		n, _ = id.Array(j.ID).Number()
+	}
+
 	return n
+}
+
+// elementName is the name of a job, with its index if it is an element of an array: "sweep[3]".
+func elementName(j *api.Job) string {
+	if j.Index == nil {
+		return j.Name
+	}
+
+	return j.Name + "[" + strconv.Itoa(*j.Index) + "]"
 }
 
 func jobCost(j *api.Job) float64 { return j.Cost }

@@ -68,22 +68,24 @@ func (a *app) watch(ctx context.Context, screen func(ctx context.Context, now ti
 
 // jobsScreen is one look of a watch.
 func (a *app) jobsScreen(ctx context.Context, client *api.Client, q jobsQuery, now time.Time) ([]byte, error) {
-	page, _, err := a.listJobs(ctx, client, q)
+	page, _, err := a.listFolded(ctx, client, q)
 	if err != nil {
 		return nil, err
 	}
 
 	q.view.sort(page.Jobs, now)
+	lines := page.lines()
+	q.view.sort(lines, now)
 
 	var out bytes.Buffer
 	screen := a.screen(&out, now)
-	err = screen.Show(page, func() []string { return ids(page.Jobs) }, func() error {
-		if len(page.Jobs) == 0 {
+	err = screen.Show(page, page.names, func() error {
+		if len(lines) == 0 {
 			_, err := out.WriteString("no jobs\n")
 			return err
 		}
 
-		return screen.jobTable(page.Jobs, q.view).Write(&out)
+		return screen.jobTable(lines, q.view).Write(&out)
 	})
 
 	return out.Bytes(), err

@@ -233,7 +233,7 @@ func TestContextsAreChosenByFlagEnvironmentAndFile(t *testing.T) {
 
 	run("jobs", "--all", "--context", "one")
 
-	if got := bearer(one); got != "Bearer ty_one" || len(one.called()) != 4 {
+	if got := bearer(one); got != "Bearer ty_one" || len(one.called()) != 6 {
 		t.Errorf("the flag did not win over the environment: %q, %v", got, one.called())
 	}
 

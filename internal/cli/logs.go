@@ -66,6 +66,7 @@ carriage returns is shown once, in its last state; all else is unchanged. With
 0 without --rank, in one run, the latest without --run.`,
 		Example: `  trainyard logs j7
   trainyard logs -f @last --tail 20
+  trainyard logs -f a12
   trainyard logs j7.2 --rank 1 --stream stderr
   trainyard logs j7 --since 1h --rank all
   trainyard logs j7 --grep 'loss=.*nan' -t
@@ -94,6 +95,14 @@ carriage returns is shown once, in its last state; all else is unchanged. With
 			}
 
 			return a.withClient(func(client *api.Client) error {
+				if array, ok := arrayArg(args[0]); ok {
+					if given.run != "" || given.lines != "" {
+						return exit.Usagef(cmd, "--run and --lines are for one job: name an element, e.g. j7")
+					}
+
+					return a.arrayLogs(cmd.Context(), client, array, f, toEnd, style)
+				}
+
 				j, err := logTarget(cmd, client, args[0], given.run, &f)
 				if err != nil {
 					return err
@@ -219,6 +228,56 @@ func logTarget(cmd *cobra.Command, client *api.Client, arg, run string, f *api.L
 	return j, nil
 }
 
+// logPrinter returns what writes lines of output as the flags say.
+func (a *app) logPrinter(f *api.LogFilter, style logStyle, ranks bool) *follow.Printer {
+	seen := a.OnTerminal(a.Stdout)
+	found := f.Grep != "" || f.Errors || f.Tail > 0 // rather than watched
+	p := &follow.Printer{
+		Out:      a.Stdout,
+		Stamps:   style.stamps,
+		JSON:     a.Output == console.JSON,
+		Ranks:    style.ranks || ranks,
+		Terminal: seen && !style.raw,
+		Collapse: (!seen || found) && !style.raw,
+	}
+
+	f.Collapse = p.Collapse
+
+	return p
+}
+
+// arrayLogs writes the output of the elements of an array, one after another or as they print it.
+func (a *app) arrayLogs(
+	ctx context.Context, client *api.Client, name id.Array, f api.LogFilter, toEnd bool, style logStyle,
+) error {
+	array, err := client.Array(ctx, name)
+	if err != nil {
+		return err
+	}
+
+	p := a.logPrinter(&f, style, false)
+	if toEnd {
+		return a.followArray(ctx, client, &array, f, p)
+	}
+
+	out := bufio.NewWriterSize(a.Stdout, outputBuffer)
+	p.Out = out
+
+	for i, j := range elements(&array) {
+		detail, err := client.Job(ctx, j)
+		if err != nil {
+			return errors.Join(err, p.Close(), out.Flush())
+		}
+
+		p.Label = strconv.Itoa(i)
+		if err := a.readLogs(ctx, client, &detail, f, p); err != nil {
+			return errors.Join(err, p.Close(), out.Flush())
+		}
+	}
+
+	return errors.Join(p.Close(), out.Flush())
+}
+
 func (a *app) doLogs(
 	ctx context.Context,
 	client *api.Client,
@@ -236,19 +295,8 @@ func (a *app) doLogs(
 		return err
 	}
 
-	seen := a.OnTerminal(a.Stdout)
-	found := f.Grep != "" || f.Errors || f.Tail > 0 // rather than watched
 	out := bufio.NewWriterSize(a.Stdout, outputBuffer)
-	p := &follow.Printer{
-		Out:      a.Stdout,
-		Stamps:   style.stamps,
-		JSON:     a.Output == console.JSON,
-		Ranks:    style.ranks || manyRanks(detail),
-		Terminal: seen && !style.raw,
-		Collapse: (!seen || found) && !style.raw,
-	}
-
-	f.Collapse = p.Collapse
+	p := a.logPrinter(&f, style, manyRanks(detail))
 
 	if !toEnd {
 		p.Out = out // nobody waits for a single line

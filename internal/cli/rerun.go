@@ -70,6 +70,16 @@ func (a *app) draftAgain(
 	handle string,
 	changes []string,
 ) (id.Job, *jobfile.Draft, error) {
+	array, whole := arrayArg(handle)
+	if whole { // its elements have the same file
+		found, err := client.Array(ctx, array)
+		if err != nil {
+			return "", nil, err
+		}
+
+		handle = string(found.First)
+	}
+
 	detail, err := client.Job(ctx, id.Job(handle))
 	if err != nil {
 		return "", nil, err
@@ -88,6 +98,12 @@ func (a *app) draftAgain(
 		if err := json.Unmarshal(detail.Spec, &s); err != nil {
 			return "", nil, fmt.Errorf("read the job file of %s: %w", detail.ID, err)
 		}
+	}
+
+	if detail.Index != nil && !whole {
+		spec.OfElement(&s, detail.Value)
+		a.Note("note: %s was element %d of %s; it is submitted again as an array of its value alone", detail.ID,
+			*detail.Index, detail.Array)
 	}
 
 	left := spec.Again(&s, a.Clock.Now())

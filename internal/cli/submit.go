@@ -32,6 +32,7 @@ type submitFlags struct {
 	raw             bool
 	name, envFile   string
 	env, include    []string
+	params          []string
 	priority, retry int
 }
 
@@ -48,6 +49,8 @@ func (f *submitFlags) add(a *app, cmd *cobra.Command) {
 		"variable for the job, `KEY=VALUE`; KEY alone takes its value from your environment; may be given several times",
 	)
 
+	flags.StringArrayVar(&f.params, "set", nil,
+		"value of a parameter of the job file, `PARAM=VALUE`; may be given several times")
 	flags.StringVar(&f.envFile, "env-file", "", "`file` with lines of KEY=VALUE")
 	flags.StringArrayVar(&f.include, "include", nil,
 		"upload this `file` although it is ignored or looks as if it held a secret; may be given several times")
@@ -60,7 +63,7 @@ func (f *submitFlags) add(a *app, cmd *cobra.Command) {
 
 // changes returns what the flags change about a job file.
 func (f *submitFlags) changes(cmd *cobra.Command) jobfile.Changes {
-	ch := jobfile.Changes{Name: f.name, Env: f.env, EnvFile: f.envFile}
+	ch := jobfile.Changes{Name: f.name, Env: f.env, EnvFile: f.envFile, Params: f.params}
 	if cmd.Flags().Changed("priority") {
 		ch.Priority = &f.priority
 	}
@@ -88,7 +91,7 @@ stops following; the job keeps running.
 With -q or -o json|yaml the job is not followed. FILE may be - for standard input.`,
 		Example: `  trainyard submit job.yaml
   trainyard submit job.yaml --dry-run
-  trainyard submit job.yaml -y -n lr-0.1 --env LR=0.1
+  trainyard submit job.yaml -y -n lr-0.1 --set lr=0.1
   id=$(trainyard submit -q job.yaml)`,
 		Args: exit.Args(1, 1, "job file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -120,6 +123,13 @@ func (a *app) doSubmit(ctx context.Context, draft *jobfile.Draft, f submitFlags)
 
 	defer client.Close()
 
+	if draft.Filled {
+		// A server that does not know placeholders would run them as they stand.
+		if _, err := client.Arrays(ctx, api.ArrayFilter{Page: api.Page{Limit: 1}}); withoutArrays(err) {
+			return err
+		}
+	}
+
 	plain := a.Output == console.Table && !a.Quiet
 
 	var tree *workdir.Tree
@@ -145,7 +155,7 @@ func (a *app) doSubmit(ctx context.Context, draft *jobfile.Draft, f submitFlags)
 			return err
 		}
 
-		ok, err := a.Confirm(ctx, "Submit "+humanize.Count(len(plan.Plan), "job")+"?")
+		ok, err := a.Confirm(ctx, "Submit "+humanize.Count(planned(plan.Plan), "job")+"?")
 		if err != nil || !ok {
 			return a.declined(err)
 		}
@@ -171,14 +181,40 @@ func (a *app) doSubmit(ctx context.Context, draft *jobfile.Draft, f submitFlags)
 	}
 
 	if !plain || f.detach {
-		return a.Show(reply, func() []string { return ids(reply.Jobs) }, func() error { return a.submitted(reply.Jobs) })
+		return a.Show(reply, func() []string { return submittedIDs(&reply) }, func() error { return a.submitted(&reply) })
+	}
+
+	for i := range reply.Arrays {
+		a.Note("%s", submittedArray(&reply.Arrays[i]))
 	}
 
 	for _, j := range reply.Jobs {
 		a.Note("%s", a.stateLine(j))
 	}
 
-	return a.attach(ctx, client, reply.Jobs, f.raw)
+	return a.attachAll(ctx, client, &reply, f.raw)
+}
+
+// planned counts the jobs of a plan.
+func planned(plan []api.PlannedJob) int {
+	total := 0
+	for i := range plan {
+		total += max(plan[i].Elements, 1)
+	}
+
+	return total
+}
+
+// submittedIDs lists what was submitted: arrays by their own ids.
+func submittedIDs(r *api.SubmitReply) []string {
+	all := listedJobs{JobPage: api.JobPage{Jobs: r.Jobs}, Arrays: r.Arrays}
+	return all.names()
+}
+
+// submittedArray says which jobs an array has.
+func submittedArray(array *api.Array) string {
+	return strings.TrimSpace(string(array.ID)+" "+table.Plain(array.Name)) +
+		fmt.Sprintf(": %s, %s to %s", humanize.Count(array.Size, "job"), array.First, array.Last)
 }
 
 // plannedWorkdir is the working directory of a submission, for programs.
@@ -236,6 +272,10 @@ func (a *app) plan(w io.Writer, plan api.SubmitReply) error {
 			if _, more, found := strings.Cut(p.Why.Sentence, "; "); found { // beside where and when
 				start.Text += "; " + more
 			}
+		}
+
+		if p.Elements > 1 {
+			p.Resources = fmt.Sprintf("%d jobs of %s", p.Elements, p.Resources)
 		}
 
 		t.Cells(table.Cell{Text: jobTitle(&p, i)}, table.Cell{Text: p.Resources}, fits, start)
@@ -324,6 +364,10 @@ func (a *app) options(w io.Writer, p *api.PlannedJob) error {
 		title += " for " + table.Plain(p.Name)
 	}
 
+	if p.Elements > 1 {
+		title += fmt.Sprintf(" of one of its %d jobs", p.Elements)
+	}
+
 	basis := "times based on " + p.Options[0].Basis
 	if p.Options[0].Guess {
 		basis = "run time unknown; planned by " + p.Options[0].Basis
@@ -333,7 +377,14 @@ func (a *app) options(w io.Writer, p *api.PlannedJob) error {
 		return err
 	}
 
-	return t.Write(w)
+	if err := t.Write(w); err != nil || p.Elements < 2 || p.Options[0].Cost == 0 || p.Options[0].Guess {
+		return err
+	}
+
+	_, err := fmt.Fprintf(w, "All %d jobs like the first option: %s\n", p.Elements,
+		humanize.Dollars(p.Options[0].Cost*float64(p.Elements)))
+
+	return err
 }
 
 // length writes the time from now until t.
@@ -348,7 +399,15 @@ func (a *app) notes(notes []string) {
 }
 
 // submitted lists accepted jobs that are not followed.
-func (a *app) submitted(jobs []api.Job) error {
+func (a *app) submitted(reply *api.SubmitReply) error {
+	jobs := reply.Jobs
+
+	for i := range reply.Arrays {
+		if _, err := fmt.Fprintln(a.Stdout, "Submitted "+submittedArray(&reply.Arrays[i])); err != nil {
+			return err
+		}
+	}
+
 	for _, j := range jobs {
 		if _, err := fmt.Fprintln(a.Stdout, strings.TrimSpace("Submitted "+string(j.ID)+" "+
 			table.Plain(j.Name))); err != nil {
@@ -356,8 +415,8 @@ func (a *app) submitted(jobs []api.Job) error {
 		}
 	}
 
-	if len(jobs) > 0 {
-		first := jobs[0].ID
+	if list := submittedIDs(reply); len(list) > 0 {
+		first := list[0]
 		a.Next(
 			fmt.Sprintf("trainyard logs -f %s      follow it", first),
 			fmt.Sprintf("trainyard job %s          show its state and reason", first),

@@ -25,7 +25,7 @@ did not succeed (see: trainyard help exit-codes). Jobs that have not ended withi
 --timeout give 101, and so does a job that is paused until its owner decides, as when its
 budget is used up.
 
-` + handlesHelp,
+` + arraysHelp,
 		Example: `  id=$(trainyard submit -q job.yaml)
   trainyard wait $id && trainyard logs $id
   trainyard wait j7 j8 --timeout 2h`,
@@ -70,6 +70,11 @@ func (a *app) doWait(ctx context.Context, jobs []string, limit time.Duration) er
 
 	names := make([]string, len(jobs)) // a name may mean another job later on
 	for i, handle := range jobs {
+		if _, ok := arrayArg(handle); ok {
+			names[i] = handle
+			continue
+		}
+
 		j, err := client.FindJob(bounded, handle)
 		if err != nil {
 			return err
@@ -78,10 +83,19 @@ func (a *app) doWait(ctx context.Context, jobs []string, limit time.Duration) er
 		names[i] = string(j)
 	}
 
+	var arrays []api.Array
 	ends, errs := make([]api.Job, len(jobs)), make([]error, len(jobs))
+
 	for i, j := range names {
-		ends[i], errs[i] = follow.Follower{Note: a.Note}.UntilEnded(
-			bounded, client, id.Job(j), time.Second, a.pauseNotes())
+		if array, ok := arrayArg(j); ok {
+			var last api.Array
+			last, ends[i], errs[i] = a.waitArray(bounded, client, array)
+			arrays = append(arrays, last)
+		} else {
+			ends[i], errs[i] = follow.Follower{Note: a.Note}.UntilEnded(
+				bounded, client, id.Job(j), time.Second, a.pauseNotes())
+		}
+
 		if errors.Is(errs[i], context.DeadlineExceeded) && ctx.Err() == nil {
 			errs[i] = &exit.Result{
 				Code: exit.NotFinished,
@@ -106,14 +120,18 @@ func (a *app) doWait(ctx context.Context, jobs []string, limit time.Duration) er
 		return result
 	}
 
-	page := api.JobPage{Jobs: []api.Job{}}
+	page := listedJobs{JobPage: api.JobPage{Jobs: []api.Job{}}, Arrays: arrays}
 	for _, j := range ends {
-		if j.ID != "" {
+		if _, isArray := arrayArg(string(j.ID)); j.ID != "" && !isArray {
 			page.Jobs = append(page.Jobs, j)
 		}
 	}
 
-	return errors.Join(a.Show(page, func() []string { return ids(page.Jobs) }, func() error {
+	return errors.Join(a.Show(page, page.names, func() error {
+		for i := range page.Arrays {
+			a.Note("%s: %s", page.Arrays[i].ID, countsText(&page.Arrays[i]))
+		}
+
 		for _, j := range page.Jobs {
 			a.Note("%s", a.stateLine(j))
 		}

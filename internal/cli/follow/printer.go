@@ -20,9 +20,10 @@ import (
 // Printer writes lines of output. Several jobs may share it. Close writes what is left.
 type Printer struct {
 	Out    io.Writer
-	Stamps bool // with the time of each line
-	JSON   bool // as objects, one a line
-	Ranks  bool // some job has several ranks: say whose line it is
+	Stamps bool   // with the time of each line
+	JSON   bool   // as objects, one a line
+	Label  string // of lines that have none of their own; to be changed only between lines
+	Ranks  bool   // some job has several ranks: say whose line it is
 	// Terminal makes control characters of the output visible, because a person looks at it.
 	Terminal bool
 	// Collapse writes only the last state of a line that is rewritten with carriage returns, as progress bars are.
@@ -52,6 +53,10 @@ type heldLine struct {
 func (p *Printer) Line(label string, l api.LogLine) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
+	if label == "" {
+		label = p.Label
+	}
 
 	if l.Skipped > 0 { // what comes then does not continue what came before
 		if err := p.flush(); err != nil {

@@ -21,6 +21,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
+	"trainyard/internal/job"
 	"trainyard/internal/spec"
 )
 
@@ -31,13 +32,15 @@ const maxSize = 2 << 20
 type Draft struct {
 	Text    []byte
 	Env     map[string]string // values of the variables that the file asks for
+	Params  map[string]string // values of its parameters
 	Workdir string            // folder to ship, "" if none
 	Digest  string            // of the shipped folder
+	Filled  bool              // the server has to fill in placeholders, or make an array
 }
 
 // Request is the call that hands the draft in, or asks what would happen.
 func (d *Draft) Request(dryRun bool) api.SubmitRequest {
-	return api.SubmitRequest{File: string(d.Text), Env: d.Env, Workdir: d.Digest, DryRun: dryRun}
+	return api.SubmitRequest{File: string(d.Text), Env: d.Env, Params: d.Params, Workdir: d.Digest, DryRun: dryRun}
 }
 
 // Changes is what the command line changes about the jobs of a file.
@@ -45,7 +48,8 @@ type Changes struct {
 	Name            string
 	Env             []string // KEY=VALUE, or KEY for the value of the own environment
 	EnvFile         string
-	Priority, Retry *int // nil changes nothing
+	Params          []string // PARAM=VALUE
+	Priority, Retry *int     // nil changes nothing
 }
 
 // Maker makes drafts.
@@ -96,7 +100,9 @@ func unreadable(what, path string, err error) error {
 
 // Check checks a job file without a server: variables that it asks for need no value yet.
 func Check(text []byte, now time.Time) (*spec.File, error) {
-	file, err := spec.Parse(text, spec.Options{Env: func(string) (string, bool) { return "", true }, Now: now})
+	file, err := spec.Parse(text, spec.Options{
+		Env: func(string) (string, bool) { return "", true }, AnyParams: true, Now: now,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -121,12 +127,19 @@ func (m Maker) Make(text []byte, dir string, ch Changes) (*Draft, error) {
 		return m.LookupEnv(key)
 	}
 
-	file, err := spec.Parse(text, spec.Options{Env: lookup, Now: m.Now, Location: m.Now.Local().Location()})
+	params, err := ch.params()
 	if err != nil {
 		return nil, err
 	}
 
-	d := &Draft{Text: text, Env: map[string]string{}}
+	file, err := spec.Parse(text, spec.Options{
+		Env: lookup, Params: params, Now: m.Now, Location: m.Now.Local().Location(),
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	d := &Draft{Text: text, Env: map[string]string{}, Params: params}
 	d.Workdir, err = shipped(file, dir)
 	if err != nil {
 		return nil, err
@@ -138,12 +151,14 @@ func (m Maker) Make(text []byte, dir string, ch Changes) (*Draft, error) {
 		}
 	}
 
+	d.Filled = len(params) > 0 || filled(file)
+
 	changed, err := ch.apply(file, given)
 	if err != nil || !changed {
 		return d, err
 	}
 
-	d.Env = nil // the values are in the text now
+	d.Env, d.Params = nil, nil // the values are in the text now
 	d.Text, err = render(file)
 	if err != nil {
 		return nil, err
@@ -152,6 +167,45 @@ func (m Maker) Make(text []byte, dir string, ch Changes) (*Draft, error) {
 	_, err = spec.Parse(d.Text, spec.Options{Now: m.Now})
 
 	return d, fault.WithoutPlace(err)
+}
+
+// filled reports whether jobs are arrays or have placeholders whose values the server puts in.
+func filled(file *spec.File) bool {
+	for i := range file.Jobs {
+		s := &file.Jobs[i].Spec
+		if s.Array != nil || len(job.Placeholders(s.Run)) > 0 {
+			return true
+		}
+
+		for _, value := range s.Env {
+			if len(job.Placeholders(value)) > 0 {
+				return true
+			}
+		}
+	}
+
+	return false
+}
+
+// params returns the values of parameters.
+func (ch Changes) params() (map[string]string, error) {
+	var params map[string]string
+
+	for _, entry := range ch.Params {
+		name, value, assigned := strings.Cut(entry, "=")
+		if !assigned || name == "" {
+			return nil, fault.New(fault.Invalid, "bad_assignment", "--set must be PARAM=VALUE, got %q", entry).
+				WithRemedy("write it as in --set lr=0.1")
+		}
+
+		if params == nil {
+			params = map[string]string{}
+		}
+
+		params[strings.TrimPrefix(name, "params.")] = value
+	}
+
+	return params, nil
 }
 
 // apply changes the jobs and reports whether there was anything to change. A
