@@ -32,17 +32,21 @@ from pathlib import Path
 from typing import Any, Callable, TypeVar, overload
 
 from . import _checkpoint, _numbers, _trouble
+from ._array import Element, element, param
 from ._checkpoint import Checkpoint
+from ._submit import submit
 from ._version import __version__
 from ._yard import Yard, first
 
 __all__ = [
     "Checkpoint",
+    "Element",
     "__version__",
     "checkpoint_dir",
     "checkpoint_restored",
     "checkpoint_saved",
     "configure",
+    "element",
     "flush",
     "grace_left",
     "inside",
@@ -50,11 +54,13 @@ __all__ = [
     "latest_checkpoint",
     "log",
     "on_stop",
+    "param",
     "progress",
     "run",
     "saving",
     "should_save",
     "stopping",
+    "submit",
     "target_reached",
 ]
 
