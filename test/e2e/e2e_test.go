@@ -3,7 +3,8 @@
 //
 // e2e_test.go starts yards and runs commands, examples_test.go runs every
 // example, tour_test.go follows a new user from the first login on,
-// jobs_test.go changes jobs that run, nodes_test.go drains and loses nodes,
+// jobs_test.go changes jobs that run, arrays_test.go submits arrays while the server is killed,
+// nodes_test.go drains and loses nodes,
 // checkpoints_test.go lets jobs continue on other nodes,
 // copies_test.go copies the data directory of an agent,
 // outage_test.go takes the server away, ship_test.go ships working directories, s3_test.go keeps blobs in a bucket,
