@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { address, inspect, launch, looks, open, signedIn, submit, trainyard } from "./kit.mjs";
+import { address, eventually, inspect, launch, looks, open, signedIn, submit, trainyard } from "./kit.mjs";
 
 let browser;
 let state;
@@ -52,7 +52,7 @@ test("a token is shown once, works, and is revoked", async () => {
   assert.match(text, /^ty/);
   await page.getByRole("button", { name: "Copy", exact: true }).click();
   await page.getByRole("button", { name: "Copied" }).waitFor();
-  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), text);
+  await eventually(async () => assert.equal(await page.evaluate(() => navigator.clipboard.readText()), text));
   await inspect(page, "admin-new-token");
 
   const row = page.getByRole("row", { name: /for a test/ });
@@ -97,10 +97,10 @@ test("quotas are set, changed and removed, and a refusal says why", async () => 
   await page.getByRole("button", { name: "Set", exact: true }).click();
   const row = page.getByRole("table", { name: "Quotas", exact: true }).getByRole("row", { name: /user ada/ });
   await row.waitFor();
-  assert.match(await row.textContent(), /200/);
+  await eventually(async () => assert.match(await row.textContent(), /200/));
 
   await row.getByRole("button", { name: "Change the quota of user/ada" }).click();
-  assert.equal(await page.getByLabel("GPUs at once").inputValue(), "2");
+  await eventually(async () => assert.equal(await page.getByLabel("GPUs at once").inputValue(), "2"));
   await page.getByLabel("GPUs at once").fill("3");
   await page.getByRole("button", { name: "Set", exact: true }).click();
   await row.getByText("3", { exact: true }).waitFor();

@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 
-import { address, inspect, launch, looks, open, signedIn, submit, trainyard } from "./kit.mjs";
+import { address, eventually, inspect, launch, looks, open, signedIn, submit, trainyard } from "./kit.mjs";
 
 let browser;
 let state;
@@ -61,17 +61,19 @@ test("jobs are compared by curves, results and job files", async () => {
   await page.getByRole("img", { name: `loss of ${ids[0]}, ${ids[1]}` }).waitFor();
   await page.getByText(`${ids[1]} fast`).first().waitFor();
 
-  assert.deepEqual((await cells(page, "Results", "State")).slice(1), ["✓ succeeded", "✓ succeeded"]);
-  assert.deepEqual((await cells(page, "Results", "accuracy")).slice(1), ["0.99", "0.99"]);
-  assert.deepEqual((await cells(page, "Results", "extra")).slice(1), ["none", "1.5"]);
+  await eventually(async () => {
+    assert.deepEqual((await cells(page, "Results", "State")).slice(1), ["✓ succeeded", "✓ succeeded"]);
+  });
+  await eventually(async () => assert.deepEqual((await cells(page, "Results", "accuracy")).slice(1), ["0.99", "0.99"]));
+  await eventually(async () => assert.deepEqual((await cells(page, "Results", "extra")).slice(1), ["none", "1.5"]));
 
   // What differs is marked, comes first, and can be shown alone.
   const files = page.getByRole("table", { name: "Job files" });
   const rate = await cells(page, "Job files", "params.rate");
   assert.match(rate[0], /≠.*params\.rate/);
   assert.deepEqual(rate.slice(1), ["0.1", "0.5"]);
-  assert.doesNotMatch((await cells(page, "Job files", "params.batch_size"))[0], /≠/);
-  assert.match(await files.getByRole("row").nth(1).textContent(), /≠/);
+  await eventually(async () => assert.doesNotMatch((await cells(page, "Job files", "params.batch_size"))[0], /≠/));
+  await eventually(async () => assert.match(await files.getByRole("row").nth(1).textContent(), /≠/));
   await page.getByLabel("Only what differs").check();
   await files.getByText("params.batch_size").waitFor({ state: "detached" });
   await page.waitForURL(/different=1/);
@@ -84,7 +86,7 @@ test("jobs are compared by curves, results and job files", async () => {
   await page.waitForURL(/metric=accuracy.*by=time.*log=1/);
   await page.reload();
   await page.getByRole("img", { name: /accuracy of/ }).waitFor();
-  assert.equal(await page.getByLabel("By", { exact: true }).inputValue(), "time");
+  await eventually(async () => assert.equal(await page.getByLabel("By", { exact: true }).inputValue(), "time"));
   assert.deepEqual(page.errors, []);
   await page.context().close();
 

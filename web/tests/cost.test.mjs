@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 
-import { address, inspect, launch, looks, open, signedIn, submit, trainyard } from "./kit.mjs";
+import { address, eventually, inspect, launch, looks, open, signedIn, submit, trainyard } from "./kit.mjs";
 
 let browser;
 let state;
@@ -149,7 +149,7 @@ test("utilization, savings and waste have their figures", async () => {
   const found = page.getByRole("table", { name: "Waste" }).getByRole("row", { name: /Fails again and again broken/ });
   await found.getByText("2 of 2 jobs failed").waitFor();
   const link = found.getByRole("link", { name: /^j\d+$/ }).first();
-  assert.match(await link.getAttribute("href"), /\/job\/j\d+$/);
+  await eventually(async () => assert.match(await link.getAttribute("href"), /\/job\/j\d+$/));
   await inspect(page, "cost-waste");
   assert.deepEqual(page.errors, []);
   await page.context().close();

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { address, inspect, launch, looks, open, signedIn, submitAll, trainyard } from "./kit.mjs";
+import { address, eventually, inspect, launch, looks, open, signedIn, submitAll, trainyard } from "./kit.mjs";
 
 let browser;
 let state;
@@ -36,10 +36,10 @@ test("datasets have their rule, readers, copies and uses", async () => {
   await page.getByRole("button", { name: "Size" }).click();
   await page.waitForURL(/sort=size/);
   const names = page.getByRole("table", { name: "Datasets" }).getByRole("link");
-  assert.deepEqual(await names.allTextContents(), ["scans", long]);
+  await eventually(async () => assert.deepEqual(await names.allTextContents(), ["scans", long]));
   await page.getByRole("button", { name: "Size" }).click();
   await page.waitForURL(/sort=-size/);
-  assert.deepEqual(await names.allTextContents(), [long, "scans"]);
+  await eventually(async () => assert.deepEqual(await names.allTextContents(), [long, "scans"]));
 
   await page.getByRole("link", { name: "scans" }).click();
   await page.getByRole("heading", { level: 1, name: /scans: 40 GB, may be used on premises only; 1 copy/ }).waitFor();

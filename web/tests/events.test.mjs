@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { address, inspect, launch, looks, open, signedIn, submit, submitAll, trainyard } from "./kit.mjs";
+import { address, eventually, inspect, launch, looks, open, signedIn, submit, submitAll, trainyard } from "./kit.mjs";
 
 let browser;
 let state;
@@ -30,7 +30,7 @@ test("events are live, filtered by the address, and unfold", async () => {
 
   await page.goto(address + `events?what=${first}&kind=job.submitted`);
   await rows(page).first().waitFor();
-  assert.equal(await rows(page).count(), 1);
+  await eventually(async () => assert.equal(await rows(page).count(), 1));
   await rows(page).first().click();
   await page.waitForURL(/open=\d+/);
   await page.getByText("From", { exact: true }).waitFor(); // the address of the caller
@@ -45,7 +45,7 @@ test("events are live, filtered by the address, and unfold", async () => {
   await page.goto(address + "events?audit=1&since=1h");
   await page.getByRole("heading", { level: 1, name: /audited event/ }).waitFor();
   await rows(page).filter({ hasText: "job.submitted" }).first().waitFor();
-  assert.equal(await rows(page).filter({ hasText: "run.started" }).count(), 0);
+  assert.equal(await rows(page).filter({ hasText: "job.running" }).count(), 0);
 
   for (const look of looks) {
     const other = await open(browser, state, look);

@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 
-import { address, inspect, launch, looks, open, signedIn, submit, trainyard } from "./kit.mjs";
+import { address, eventually, inspect, launch, looks, open, signedIn, submit, trainyard } from "./kit.mjs";
 
 let browser;
 let state;
@@ -17,15 +17,13 @@ after(async () => { await browser.close(); });
 const record = () => JSON.parse(trainyard("forecast", "-o", "json"));
 
 /** Waits until the record is as it should be. */
-async function until(what, good) {
-  for (const end = Date.now() + 120_000; Date.now() < end;) {
+function until(what, good) {
+  return eventually(() => {
     const r = record();
-    if (good(r)) return r;
+    assert.ok(good(r), `${what}: ${JSON.stringify(r)}`);
 
-    await new Promise((resolve) => { setTimeout(resolve, 500); });
-  }
-
-  assert.fail(`${what}: ${JSON.stringify(record())}`);
+    return r;
+  });
 }
 
 test("without history the page says what to do, and without a tariff costs are unknown", async () => {
@@ -77,8 +75,10 @@ test("how good forecasts have been, and which were worst", async () => {
 
   const worst = page.getByRole("table", { name: "Largest errors" });
   const link = worst.getByRole("link", { name: `${job} resnet-1` });
-  assert.match(await link.getAttribute("href"), new RegExp(`/job/${job}$`));
-  assert.match(await worst.getByRole("row", { name: new RegExp(job) }).textContent(), /× the estimate/);
+  await eventually(async () => assert.match(await link.getAttribute("href"), new RegExp(`/job/${job}$`)));
+  await eventually(async () => {
+    assert.match(await worst.getByRole("row", { name: new RegExp(job) }).textContent(), /× the estimate/);
+  });
   await page.context().close();
 
   for (const look of looks) {

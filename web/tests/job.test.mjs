@@ -4,7 +4,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 
-import { address, inspect, launch, looks, open, signedIn, signIn, submit, trainyard } from "./kit.mjs";
+import { address, eventually, inspect, launch, looks, open, signedIn, signIn, submit, trainyard } from "./kit.mjs";
 
 let browser;
 let state; // of a browser that is signed in
@@ -77,7 +77,9 @@ outputs: ["*.py"]
   await page.waitForURL(/log=1/);
   await page.reload();
   await page.locator(".u-legend").getByText("lr", { exact: true }).waitFor();
-  assert.ok(await page.getByRole("checkbox", { name: "Log scale" }).isChecked(), "the scale is not in the address");
+  await eventually(async () => {
+    assert.ok(await page.getByRole("checkbox", { name: "Log scale" }).isChecked(), "the scale is not in the address");
+  });
 
   // One cursor goes through the curve and all lanes.
   await page.getByRole("img", { name: /^State of .*running from/ }).waitFor();
@@ -146,9 +148,13 @@ test("it is paused, edited and resumed; restart, checkpoints and cost are in its
   assert.equal(await content.text(), program);
   assert.match(content.headers()["content-disposition"], /^attachment/, "it would be shown as a page of the portal");
 
-  assert.match(await page.getByRole("link", { name: "Clone" }).getAttribute("href"), new RegExp(`submit\\?from=${training}$`));
+  await eventually(async () => {
+    assert.match(await page.getByRole("link", { name: "Clone" }).getAttribute("href"), new RegExp(`submit\\?from=${training}$`));
+  });
   await page.getByRole("link", { name: "Output", exact: true }).click();
-  assert.match(await page.getByRole("link", { name: "Full screen" }).getAttribute("href"), new RegExp(`logs/${training}`));
+  await eventually(async () => {
+    assert.match(await page.getByRole("link", { name: "Full screen" }).getAttribute("href"), new RegExp(`logs/${training}`));
+  });
   assert.deepEqual(page.errors, []);
   await page.context().close();
 

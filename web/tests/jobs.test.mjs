@@ -2,7 +2,9 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { address, inspect, launch, looks, open, signedIn, signIn, submit, submitAll, trainyard } from "./kit.mjs";
+import {
+  address, eventually, inspect, launch, looks, open, signedIn, signIn, submit, submitAll, trainyard,
+} from "./kit.mjs";
 
 let browser;
 let state; // of a browser that is signed in
@@ -28,9 +30,9 @@ test("the list of jobs is filtered by the server, and its address can be sent", 
   await page.goto(address + "jobs?name=sweep");
   const rows = page.getByRole("grid", { name: "Jobs" }).getByRole("row");
   await page.getByRole("row", { name: /sweep-2/ }).waitFor();
-  assert.equal(await rows.count(), 4, "the head and three rows");
+  await eventually(async () => assert.equal(await rows.count(), 4, "the head and three rows"));
 
-  assert.match(await rows.nth(1).textContent(), /sweep-2/, "the newest come first");
+  await eventually(async () => assert.match(await rows.nth(1).textContent(), /sweep-2/, "the newest come first"));
   await page.getByRole("button", { name: "Submitted" }).click();
   await page.waitForURL(/sort=submitted/);
   await page.locator("[aria-rowindex='2']", { hasText: "sweep-0" }).waitFor();
@@ -39,7 +41,7 @@ test("the list of jobs is filtered by the server, and its address can be sent", 
   await page.getByText("Columns").click();
   await page.getByLabel("Priority").check();
   await page.getByRole("columnheader", { name: "Priority" }).waitFor();
-  assert.match(page.url(), /cols=.*priority/);
+  await eventually(() => assert.match(page.url(), /cols=.*priority/));
   await page.getByText("Columns").click();
 
   await page.getByLabel("Name contains").fill("sweep-1");
@@ -94,7 +96,9 @@ test("the list is sorted by the server", async () => {
   await page.getByRole("button", { name: "Name" }).click();
   await page.waitForURL(/sort=name/);
   await sorted("order-a", "order-b", "order-c");
-  assert.equal(await page.getByRole("columnheader", { name: "Name" }).getAttribute("aria-sort"), "ascending");
+  await eventually(async () => {
+    assert.equal(await page.getByRole("columnheader", { name: "Name" }).getAttribute("aria-sort"), "ascending");
+  });
   await page.getByRole("button", { name: "Name" }).click();
   await sorted("order-c", "order-b", "order-a");
 
@@ -104,7 +108,7 @@ test("the list is sorted by the server", async () => {
   await sorted("order-a", "order-b", "order-c"); // and first when it has ended, without a reload
   await page.getByRole("button", { name: "Cost" }).click();
   await page.waitForURL(/sort=-cost/);
-  assert.equal((await names()).length, 3);
+  await eventually(async () => assert.equal((await names()).length, 3));
   assert.deepEqual(page.errors, []);
   await page.context().close();
 });

@@ -20,6 +20,9 @@ const everyLook = [
   { name: "dark-375", colorScheme: "dark", viewport: { width: 375, height: 812 } },
 ];
 
+/** How long anything may take, in milliseconds: it bounds a hang, also on a machine that has much else to do. */
+const patience = 120_000;
+
 /** Everything that is looked at is looked at in these: make test takes two that have both themes and both widths. */
 export const looks = env.PORTAL_LOOKS === "all" ? everyLook : [everyLook[0], everyLook[3]];
 
@@ -62,8 +65,21 @@ export async function joinNode(name, gpus) {
   spawn(env.PORTAL_BINARY, args, { env, stdio: "ignore" }).unref();
 
   const isThere = (n) => n.id === name && n.state === "idle";
-  while (!JSON.parse(trainyard("nodes", "-o", "json")).nodes.some(isThere)) {
-    await new Promise((resolve) => { setTimeout(resolve, 200); });
+  await eventually(() => {
+    assert.ok(JSON.parse(trainyard("nodes", "-o", "json")).nodes.some(isThere), `${name} has not joined`);
+  });
+}
+
+/** Asks again until a claim about a page holds: pages change when the server has answered, not when somebody clicks. */
+export async function eventually(claim) {
+  for (const end = Date.now() + patience; ;) {
+    try {
+      return await claim();
+    } catch (wrong) {
+      if (Date.now() > end) throw wrong;
+    }
+
+    await new Promise((resolve) => { setTimeout(resolve, 50); });
   }
 }
 
@@ -79,7 +95,7 @@ export async function open(browser, state, look = looks[0]) {
     if (m.type() === "error" && !/Failed to load resource/.test(m.text())) errors.push(m.text());
   });
   page.errors = errors;
-  page.setDefaultTimeout(60_000);
+  page.setDefaultTimeout(patience);
 
   return page;
 }

@@ -4,7 +4,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 
-import { address, inspect, launch, looks, open, signedIn, submit, trainyard } from "./kit.mjs";
+import { address, eventually, inspect, launch, looks, open, signedIn, submit, trainyard } from "./kit.mjs";
 
 let browser;
 let state;
@@ -78,10 +78,10 @@ test("nodes are filtered and sorted, and the address can be sent", async () => {
   await row(page, /second/).waitFor();
 
   const names = () => page.getByRole("table", { name: "Nodes" }).getByRole("row").allTextContents();
-  assert.match((await names())[1], /^here/, "local nodes come first");
+  await eventually(async () => assert.match((await names())[1], /^here/, "local nodes come first"));
   await page.getByLabel("Order").selectOption("idle");
   await page.waitForURL(/sort=idle/);
-  assert.match((await names())[1], /^second/, "idle nodes come first");
+  await eventually(async () => assert.match((await names())[1], /^second/, "idle nodes come first"));
   await page.context().close();
 });
 
@@ -126,6 +126,36 @@ test("a node is cordoned, drained and used again, after the page has said what t
   await page.getByRole("button", { name: "Resume scheduling" }).click();
   await page.getByRole("heading", { level: 1, name: /here runs 1 job/ }).waitFor();
   trainyard("kill", training);
+  await page.context().close();
+});
+
+test("an answer that was on its way when something changed is not the last one", async () => {
+  const page = await open(browser, state);
+  // The first answer that knows of the job is held back until the job has ended.
+  await page.addInitScript(() => {
+    const ask = window.fetch;
+    window.fetch = async (...what) => {
+      const answer = await ask(...what);
+      const isFirst = window.letGo === undefined && String(what[0]).includes("/nodes/here/runs");
+
+      if (isFirst && (await answer.clone().text()).includes('"short"')) {
+        await new Promise((resolve) => { window.letGo = resolve; });
+      }
+
+      return answer;
+    };
+  });
+  await page.goto(address + "node/here");
+  await page.getByRole("heading", { level: 1, name: /here is idle/ }).waitFor();
+
+  const short = submit("short", "sleep 900", "--gpus", "1");
+  await page.waitForFunction(() => window.letGo !== undefined);
+  await page.getByRole("heading", { level: 1, name: /here runs 1 job/ }).waitFor();
+  trainyard("kill", short);
+  await page.getByRole("heading", { level: 1, name: /here is idle/ }).waitFor();
+  await page.evaluate(() => { window.letGo(); });
+  await page.getByRole("table", { name: "Runs" }).getByRole("row", { name: /short.*cancelled/ }).waitFor();
+  assert.deepEqual(page.errors, []);
   await page.context().close();
 });
 

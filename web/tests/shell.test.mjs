@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
 import {
-  address, inspect, launch, link, looks, open, signedIn, signIn, startProxy, submit, trainyard,
+  address, eventually, inspect, launch, link, looks, open, signedIn, signIn, startProxy, submit, trainyard,
 } from "./kit.mjs";
 
 let browser;
@@ -53,7 +53,7 @@ test("everything can be reached with the keyboard", async () => {
   await page.keyboard.press("ArrowDown");
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: /sweep-1/ }).waitFor();
-  assert.match(page.url(), /job=j\d+/);
+  await eventually(() => assert.match(page.url(), /job=j\d+/));
   await page.keyboard.press("Escape");
   await page.getByRole("heading", { name: /sweep-1/ }).waitFor({ state: "detached" });
 
@@ -103,7 +103,7 @@ test("the portal works below a path", async () => {
   await page.getByRole("row", { name: /sweep-1/ }).waitFor();
   await page.getByRole("link", { name: "Home", exact: true }).click();
   await page.getByRole("heading", { name: "My jobs" }).waitFor();
-  assert.equal(page.url(), proxy.address);
+  await eventually(() => assert.equal(page.url(), proxy.address));
   await page.reload();
   await page.getByRole("heading", { name: "My jobs" }).waitFor();
   assert.deepEqual(page.errors, []);
@@ -159,7 +159,7 @@ test("a page whose code is gone offers to reload", async () => {
   await page.unroute("**/assets/jobs-*.js");
   await page.getByRole("button", { name: "Reload" }).click();
   await page.getByRole("row", { name: /sweep-1/ }).waitFor();
-  assert.match(page.url(), /jobs$/);
+  await eventually(() => assert.match(page.url(), /jobs$/));
   await page.context().close();
 });
 

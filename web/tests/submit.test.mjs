@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, before, test } from "node:test";
 
-import { address, inspect, launch, looks, open, signedIn, signIn, trainyard } from "./kit.mjs";
+import { address, eventually, inspect, launch, looks, open, signedIn, signIn, trainyard } from "./kit.mjs";
 
 let browser;
 let state;
@@ -68,35 +68,39 @@ test("form and text change each other, and what one did not touch stays as it wa
 
   await form.getByLabel("Command").fill("echo hello");
   await form.getByLabel("GPUs", { exact: true }).fill("1");
-  assert.equal(await text.inputValue(), "run: echo hello\nresources:\n  gpus: 1\n");
+  await eventually(async () => assert.equal(await text.inputValue(), "run: echo hello\nresources:\n  gpus: 1\n"));
 
   const written = [
     "# of the paper", "name: first    # a name", "", "# the command", "run: python3 train.py --lr 0.1", "",
     "resources:", "  # as many as are free", "  gpus: 1..4   # at most one node", "  cpus: 2", "params: {lr: 0.1}", "",
   ].join("\n");
   await text.fill(written);
-  assert.equal(await form.getByLabel("Command").inputValue(), "python3 train.py --lr 0.1");
-  assert.equal(await form.getByLabel("GPUs", { exact: true }).inputValue(), "1..4");
+  await eventually(async () => {
+    assert.equal(await form.getByLabel("Command").inputValue(), "python3 train.py --lr 0.1");
+  });
+  await eventually(async () => assert.equal(await form.getByLabel("GPUs", { exact: true }).inputValue(), "1..4"));
   await form.getByText("Only in the text: params").waitFor();
 
   await form.getByLabel("GPUs", { exact: true }).fill("2");
-  assert.equal(await text.inputValue(), written.replace("1..4", "2"));
+  await eventually(async () => assert.equal(await text.inputValue(), written.replace("1..4", "2")));
   await form.getByLabel("GPU models").fill("A100:80GB, H100");
   await form.getByLabel("Command").fill("cd src\npython3 train.py");
   await form.getByLabel("CPUs").fill("");
   const changed = written.replace("1..4", "2").replace("python3 train.py --lr 0.1", "|\n  cd src\n  python3 train.py")
     .replace("  cpus: 2\n", "  gpu: [A100:80GB, H100]\n");
-  assert.equal(await text.inputValue(), changed);
+  await eventually(async () => assert.equal(await text.inputValue(), changed));
 
   await text.fill("run: [a\nname: x");
   await page.getByText("The form is back when the text can be read").waitFor();
   await text.fill("run: 'true'\n---\nname: second\nrun: 'false'");
   await page.getByLabel("Job of the file").selectOption({ label: "2 of 2: second" });
   await form.getByLabel("Priority").fill("7");
-  assert.equal(await text.inputValue(), "run: 'true'\n---\nname: second\nrun: 'false'\npriority: 7\n");
+  await eventually(async () => {
+    assert.equal(await text.inputValue(), "run: 'true'\n---\nname: second\nrun: 'false'\npriority: 7\n");
+  });
 
   await page.reload();
-  assert.match(await text.inputValue(), /priority: 7/, "a reload has lost the draft");
+  await eventually(async () => assert.match(await text.inputValue(), /priority: 7/, "a reload has lost the draft"));
   assert.deepEqual(page.errors, []);
   await page.context().close();
 });
@@ -117,9 +121,11 @@ test("the server's messages are at their line and field as one types, and few qu
 
   await page.getByRole("button", { name: "line 4" }).waitFor();
   await form.getByText(/got "many"/).waitFor();
-  assert.ok(await page.getByRole("button", { name: "Submit job" }).isDisabled());
+  await eventually(async () => assert.ok(await page.getByRole("button", { name: "Submit job" }).isDisabled()));
   await page.getByRole("button", { name: "line 3" }).click();
-  assert.equal(await text.evaluate((t) => t.value.slice(t.selectionStart)), "many\nprioritty: 3\n");
+  await eventually(async () => {
+    assert.equal(await text.evaluate((t) => t.value.slice(t.selectionStart)), "many\nprioritty: 3\n");
+  });
   await inspect(page, "submit-mistakes");
 
   await form.getByLabel("GPUs", { exact: true }).fill("1");
@@ -143,7 +149,7 @@ test("what the job is planned for is chosen beside the options, and they follow"
   for (const [name, line] of [["Fast", "objective: time\n"], ["Cheap", "objective: cost\n"]]) {
     const answer = page.waitForResponse((r) => r.request().postData()?.includes(line.trim()));
     await page.getByLabel(name).check();
-    assert.ok((await text.inputValue()).endsWith(line));
+    await eventually(async () => assert.ok((await text.inputValue()).endsWith(line)));
     await answer;
     await valid(page);
     await options.waitFor();
@@ -151,10 +157,10 @@ test("what the job is planned for is chosen beside the options, and they follow"
 
   await page.getByLabel("Balanced").check();
   await page.getByLabel("Done by").fill("2099-01-02T03:04");
-  assert.match(await text.inputValue(), /deadline: 2099-01-02T03:04:00[+-]\d\d:\d\d\n/);
+  await eventually(async () => assert.match(await text.inputValue(), /deadline: 2099-01-02T03:04:00[+-]\d\d:\d\d\n/));
   await page.getByLabel("At most $").fill("2.50");
-  assert.match(await text.inputValue(), /budget: \$2\.50\n/);
-  assert.doesNotMatch(await text.inputValue(), /objective/);
+  await eventually(async () => assert.match(await text.inputValue(), /budget: \$2\.50\n/));
+  await eventually(async () => assert.doesNotMatch(await text.inputValue(), /objective/));
   await valid(page);
   await text.fill("run: a\ndeadline: 2099-01-02 03:04\n"); // without a zone, as a person writes it
   await valid(page);
@@ -177,18 +183,18 @@ test("a job is submitted once, whatever is clicked, and its page is opened", asy
   assert.equal(trainyard("jobs", "--all", "--name", "once", "-q").trim().split("\n").length, 1);
 
   await page.goto(address + "submit");
-  assert.equal(await text.inputValue(), "", "the draft of what is submitted stays");
+  await eventually(async () => assert.equal(await text.inputValue(), "", "the draft of what is submitted stays"));
   await page.context().close();
 });
 
 test("a job starts from a template or from a past job", async () => {
   const { page, text, form } = await begin();
   await page.getByLabel("Start from").selectOption({ label: "All GPUs of one node, with torchrun" });
-  assert.match(await text.inputValue(), /torchrun --standalone/);
+  await eventually(async () => assert.match(await text.inputValue(), /torchrun --standalone/));
   await page.getByText("the folder of workdir is not uploaded").first().waitFor();
   await page.getByLabel("Start from").selectOption({ label: "A program on one GPU" });
   await page.getByRole("button", { name: "Undo" }).click();
-  assert.match(await text.inputValue(), /torchrun --standalone/);
+  await eventually(async () => assert.match(await text.inputValue(), /torchrun --standalone/));
 
   const folder = folderOf({ "job.yaml": "name: past\nworkdir: .\nrun: cat word.txt\nenv: {WORD: hi}\n", "word.txt": "sesame\n" });
   const past = trainyard("submit", "-d", "-q", "--yes", join(folder, "job.yaml")).trim();
@@ -197,7 +203,7 @@ test("a job starts from a template or from a past job", async () => {
   await form.getByLabel("Name").fill("again");
   await page.reload();
   await valid(page);
-  assert.equal(await form.getByLabel("Name").inputValue(), "again");
+  await eventually(async () => assert.equal(await form.getByLabel("Name").inputValue(), "again"));
   const again = await submitted(page);
   trainyard("wait", again);
   assert.match(trainyard("logs", again), /sesame/);
@@ -236,8 +242,10 @@ test("a folder is uploaded as the command line does it, and a job reads its file
   const { page, text } = await begin();
   await drop(page, folder);
   await page.getByText(/Working directory: code, \d+ files, .* uploaded/).or(page.getByRole("alert")).waitFor();
-  assert.deepEqual(await page.getByRole("alert").allTextContents(), []);
-  assert.equal(await text.inputValue(), "name: folder\nworkdir: .\nrun: ./say.sh && cat data/sub/c.txt\n");
+  await eventually(async () => assert.deepEqual(await page.getByRole("alert").allTextContents(), []));
+  await eventually(async () => {
+    assert.equal(await text.inputValue(), "name: folder\nworkdir: .\nrun: ./say.sh && cat data/sub/c.txt\n");
+  });
   const secrets = await page.getByText("Left out because they may hold secrets").textContent();
   for (const name of [".env", ".aws", "id_rsa", "server.key"]) assert.ok(secrets.includes(name), `${name} in ${secrets}`);
   await valid(page);
@@ -259,7 +267,9 @@ test("a folder is uploaded as the command line does it, and a job reads its file
   await (await chooser).setFiles(large);
   await page.getByText(/Working directory: code, 2 files, 72 MB, uploaded/).waitFor();
   await page.getByText("The folder has a job.yaml.").waitFor();
-  assert.equal(await text.inputValue(), "name: chosen\nrun: wc -c large.bin\nworkdir: .\n");
+  await eventually(async () => {
+    assert.equal(await text.inputValue(), "name: chosen\nrun: wc -c large.bin\nworkdir: .\n");
+  });
   await page.reload();
   await valid(page);
   const chosen = await submitted(page);
@@ -274,13 +284,13 @@ test("a file that is dropped is opened, and a wrong one is refused with its mist
   const folder = folderOf({ "bad.yaml": "# dropped\r\nrun: 'true'\r\nretry: often\r\n", "huge.yaml": "#".repeat(2 << 20), "none/.gitignore": "*\n" });
   await drop(page, join(folder, "bad.yaml"));
   await page.getByRole("button", { name: "line 3" }).waitFor();
-  assert.equal(await text.inputValue(), "# dropped\nrun: 'true'\nretry: often\n");
+  await eventually(async () => assert.equal(await text.inputValue(), "# dropped\nrun: 'true'\nretry: often\n"));
 
   await drop(page, join(folder, "huge.yaml"));
   await page.getByRole("alert").getByText("huge.yaml is larger than a job file may be").waitFor();
   await drop(page, join(folder, "none"));
   await page.getByRole("alert").getByText("none has no files to upload").waitFor();
-  assert.match(await text.inputValue(), /dropped/);
+  await eventually(async () => assert.match(await text.inputValue(), /dropped/));
   await page.context().close();
 });
 

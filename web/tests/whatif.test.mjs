@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { address, inspect, launch, looks, open, signedIn, submitAll } from "./kit.mjs";
+import { address, eventually, inspect, launch, looks, open, signedIn, submitAll } from "./kit.mjs";
 
 let browser;
 let state;
@@ -39,7 +39,7 @@ test("more nodes end the jobs sooner, and the address is the question", async ()
   const sent = await open(browser, state);
   await sent.goto(page.url());
   await sent.getByRole("heading", { level: 1, name: /^With 1xA100:80GBx4 added/ }).waitFor();
-  assert.equal(await sent.getByLabel("Nodes", { exact: true }).inputValue(), "1");
+  await eventually(async () => assert.equal(await sent.getByLabel("Nodes", { exact: true }).inputValue(), "1"));
   await sent.context().close();
 
   for (const look of looks) {
