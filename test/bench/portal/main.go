@@ -47,6 +47,12 @@ func main() {
 	}
 }
 
+// What is waited for at most: until all lines of a job are with the server, and for the browser.
+const (
+	printPatience  = 5 * time.Minute
+	browsePatience = 20 * time.Minute
+)
+
 // settings is what is measured, and how much of it.
 type settings struct {
 	binary   string
@@ -143,6 +149,10 @@ func printLines(ctx context.Context, y *yard.Yard, s settings) (id.Job, error) {
 
 	defer client.Close()
 
+	ctx, cancel := context.WithTimeoutCause(ctx, printPatience,
+		fmt.Errorf("the server does not have all of them after %s", printPatience))
+	defer cancel()
+
 	text := fmt.Sprintf("step %%.0f of %d: loss 0.1234, 812 images/s", s.lines)
 	file := fmt.Sprintf("name: many-lines\nrun: |\n  seq -f '%s' %d\n", text, s.lines)
 
@@ -180,10 +190,19 @@ func printLines(ctx context.Context, y *yard.Yard, s settings) (id.Job, error) {
 
 // browse runs the part in the browser, which prints its figures as JSON.
 func browse(ctx context.Context, y *yard.Yard, s settings, printed id.Job) (map[string]float64, error) {
+	node, err := onlyNode(ctx, y)
+	if err != nil {
+		return nil, err
+	}
+
+	ctx, cancel := context.WithTimeoutCause(ctx, browsePatience,
+		fmt.Errorf("the browser is not done after %s", browsePatience))
+	defer cancel()
+
 	cmd := exec.CommandContext(ctx, "node", "bench/portal.mjs")
 	cmd.Dir = "web"
 	cmd.Env = append(y.Environment(), "NODE_TLS_REJECT_UNAUTHORIZED=0", "NODE_NO_WARNINGS=1",
-		"PORTAL_CHROMIUM="+s.chromium, "PORTAL_LOG="+string(printed))
+		"PORTAL_CHROMIUM="+s.chromium, "PORTAL_LOG="+string(printed), "PORTAL_NODE="+node)
 	cmd.Stderr = s.notes
 
 	if s.quick {
@@ -194,7 +213,7 @@ func browse(ctx context.Context, y *yard.Yard, s settings, printed id.Job) (map[
 
 	cmd.Stdout = &out
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("measure in the browser: %w", err)
+		return nil, fmt.Errorf("measure in the browser: %w", errors.Join(err, context.Cause(ctx)))
 	}
 
 	figures := map[string]float64{}
@@ -203,6 +222,26 @@ func browse(ctx context.Context, y *yard.Yard, s settings, printed id.Job) (map[
 	}
 
 	return figures, nil
+}
+
+// onlyNode returns the name of the yard's node.
+func onlyNode(ctx context.Context, y *yard.Yard) (string, error) {
+	client, err := y.Client()
+	if err != nil {
+		return "", err
+	}
+
+	defer client.Close()
+
+	page, err := client.Nodes(ctx, api.Page{})
+	if err != nil {
+		return "", err
+	}
+	if len(page.Nodes) != 1 {
+		return "", fmt.Errorf("the yard has %d nodes instead of one", len(page.Nodes))
+	}
+
+	return string(page.Nodes[0].ID), nil
 }
 
 // row says in words what a figure is, and what it should be.
@@ -221,6 +260,7 @@ func rows() []row {
 		{"sort_ms_100k", "order by name chosen until it is shown", "ms", "< 200"},
 		{"log_open_ms_1m", "log opened until its last lines are shown", "ms", ""},
 		{"log_dropped_pct_1m", "frames dropped while the log is scrolled", "%", "< 5"},
+		{"log_empty_pct_1m", "frames then of which most lines are not loaded yet", "%", ""},
 	}
 }
 
