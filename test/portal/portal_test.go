@@ -3,6 +3,7 @@
 package portal
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -190,7 +191,11 @@ func (tools tools) run(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 
-	cmd := exec.CommandContext(t.Context(), tools.node, "--test", "--test-concurrency=1", file)
+	ctx, cancel := beforeDeadline(t)
+	defer cancel()
+
+	cmd := exec.CommandContext(ctx, tools.node, "--test", "--test-concurrency=1", file)
+	cmd.WaitDelay = time.Second // its browser may outlive it
 	cmd.Dir = filepath.Join(root, "web")
 	cmd.Env = append(append([]string{}, me.Vars...), "PORTAL_LINK="+waitForLink(t, up, log), "PORTAL_BINARY="+me.Binary,
 		"PORTAL_CHROMIUM="+tools.chromium, "PORTAL_SHOTS="+os.Getenv("PORTAL_SHOTS"),
@@ -204,6 +209,18 @@ func (tools tools) run(t *testing.T, file string) {
 	if code, err := up.Stop(patience); err != nil || code != 0 {
 		t.Errorf("the yard ended with code %d (%v)", code, err)
 	}
+}
+
+// beforeDeadline returns a context that ends early enough before the test has to: what has failed by then is printed.
+func beforeDeadline(t *testing.T) (context.Context, context.CancelFunc) {
+	t.Helper()
+
+	end, ok := t.Deadline()
+	if !ok {
+		return context.WithCancel(t.Context())
+	}
+
+	return context.WithDeadline(t.Context(), end.Add(-30*time.Second))
 }
 
 // waitForLink returns the link that a yard prints, once it is ready.
