@@ -16,6 +16,7 @@ export interface Series {
   edge?: boolean; // of a band: only the band is drawn
   scale?: "y" | "right";
   format?: (value: number) => string;
+  bytes?: boolean; // ticks are at multiples that are whole in KB, MB and GB
 }
 
 /** A vertical line with a name, such as now, a restart or a checkpoint. */
@@ -66,6 +67,9 @@ const onTheRight: unknown = 1;
 
 /** Room for the figures beside a plot: $1,000.00 and 999.9 GB. */
 const sideRoom = 68;
+
+/** How far ticks of bytes may be apart: 1 B, 2 B, 4 B … 512 TB. */
+const powersOfTwo = Array.from({ length: 50 }, (_, i) => 2 ** i);
 
 const colour = (tone: number | string): string =>
   getComputedStyle(document.documentElement)
@@ -172,12 +176,15 @@ function optionsOf(latest: { current: Props }, width: number): uPlot.Options {
   const side = onTheRight as uPlot.Axis.Side;
   const xOf = (v: number | null) => (v === null ? "–" : (latest.current.formatX?.(v) ?? ""));
   const formatOf = (scale: string) => p.series.find((s) => (s.scale ?? "y") === scale)?.format;
-  const values = (scale: string) => {
+  const values = (scale: string): Partial<uPlot.Axis> => {
     const format = formatOf(scale);
 
     if (!format) return {};
 
-    return { values: (_: uPlot, ticks: (number | null)[]) => ticks.map((v) => (v === null ? "" : format(v))) };
+    return {
+      values: (_: uPlot, ticks: (number | null)[]) => ticks.map((v) => (v === null ? "" : format(v))),
+      ...(p.series.some((s) => s.bytes && (s.scale ?? "y") === scale) ? { incrs: powersOfTwo } : {}),
+    };
   };
 
   return {

@@ -36,9 +36,9 @@ export function Lanes({ job: j, stretches, saved, cost, range, room, now, onRang
     <div className={styles.lanes}>
       <StateLane {...shared} job={j} stretches={stretches} saved={saved} />
       <Lane {...shared} name="GPU use" table={tables.busy} format={percent} top={1} />
-      <Lane {...shared} name="GPU memory" table={tables.gpuMemory} format={size} top={1} />
+      <Lane {...shared} name="GPU memory" table={tables.gpuMemory} format={size} bytes top={1} />
       <Lane {...shared} name="CPUs" table={tables.cpus} format={(v) => v.toFixed(1)} top={1} />
-      <Lane {...shared} name="Memory" table={tables.memory} format={size} top={1} />
+      <Lane {...shared} name="Memory" table={tables.memory} format={size} bytes top={1} />
       <CostLane {...shared} job={j} table={spent} now={now} />
       {!use && j.runs.length > 0 && <p className="faint">What it uses of its nodes is not measured yet.</p>}
       {use?.unmeasured && (
@@ -120,11 +120,14 @@ interface LaneProps extends Shared {
   name: string;
   table: Table | undefined;
   format: (v: number) => string;
+  bytes?: boolean;
   top: number; // at least so much is shown
 }
 
-function Lane({ name, table, format, top, ...shared }: LaneProps) {
-  const series = useMemo((): Series[] => [{ name, tone: 1, fill: true, gaps: true, format }], [name, format]);
+function Lane({ name, table, format, bytes = false, top, ...shared }: LaneProps) {
+  const series = useMemo(
+    (): Series[] => [{ name, tone: 1, fill: true, gaps: true, format, bytes }], [name, format, bytes],
+  );
   const parts = useMemo(() => (table ? joined([table]) : undefined), [table]);
   if (!table || !parts) return null;
 
