@@ -71,7 +71,7 @@ export function events(filter: EventFilter) {
 }
 
 /** How many events a page keeps; the oldest are asked for again when somebody wants to see them. */
-const mostEvents = 2000;
+const mostEvents = 1000;
 
 /** Adds what has happened since to the events that are there. The feed asks for it when something happens. */
 export function newEvents(filter: EventFilter, enabled: boolean) {
@@ -97,10 +97,11 @@ export function newEvents(filter: EventFilter, enabled: boolean) {
 }
 
 function withNew(known: InfiniteData<FeedEvent[], number>, fresh: FeedEvent[]): InfiniteData<FeedEvent[], number> {
-  const pages = [[...fresh, ...(known.pages[0] ?? [])], ...known.pages.slice(1)];
+  const first = [...fresh, ...(known.pages[0] ?? [])].slice(0, mostEvents);
+  const pages = [first, ...known.pages.slice(1)];
   let room = mostEvents;
-  const kept = pages.findIndex((p) => (room -= p.length) < 0);
-  const end = kept < 1 ? pages.length : kept;
+  const full = pages.findIndex((p) => (room -= p.length) < 0);
+  const end = full < 0 ? pages.length : Math.max(1, full);
 
   return { pages: pages.slice(0, end), pageParams: known.pageParams.slice(0, end) };
 }
