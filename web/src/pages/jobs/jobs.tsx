@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { useEffect, useMemo, useState } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 
 import { jobCounts } from "../../api/queries";
 import { Link } from "../../route/link";
@@ -126,8 +126,9 @@ function Views() {
   );
 }
 
-/** How long somebody types before the list follows. */
+/** How long the list waits for the next key while somebody types. The first key after a pause changes it at once. */
 const typingFor = 80;
+const pause = 400;
 
 function Filters() {
   const [q, set] = useQueryString();
@@ -135,6 +136,7 @@ function Filters() {
   const inAddress = q.get("name") ?? "";
   const [name, setName] = useState(inAddress);
   const [known, setKnown] = useState(inAddress);
+  const typed = useRef(0); // when a key was pressed
 
   // The address was changed elsewhere: by the search above, or by going back.
   if (known !== inAddress) {
@@ -145,7 +147,9 @@ function Filters() {
   useEffect(() => {
     if (name === inAddress) return;
 
-    const timer = setTimeout(() => { set((s) => { s.set("name", name); }); }, typingFor);
+    const types = Date.now() - typed.current < pause;
+    typed.current = Date.now();
+    const timer = setTimeout(() => { set((s) => { s.set("name", name); }); }, types ? typingFor : 0);
 
     return () => { clearTimeout(timer); };
   }, [name, inAddress, set]);
