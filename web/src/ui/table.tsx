@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState, type ReactNode } from "react";
+import { useEffect, useRef, useState, type ReactNode, type RefObject } from "react";
 
 import { useQueryString } from "../route/route";
 import styles from "./table.module.css";
@@ -22,31 +22,31 @@ interface Props<T> {
   foot?: ReactNode; // a row of totals: a <tr>
 }
 
-/** How many rows are drawn at first, and each time the last one comes into view. */
-const step = 100;
+/** Of a table with more rows than these, those are drawn that are on the screen, and so many around them. */
+const all = 150;
+const around = 20;
+
+/** Which rows are drawn, and how high rows are about. */
+interface View {
+  first: number;
+  last: number;
+  height: number;
+}
 
 /**
- * Table shows some hundreds of rows; those further down are drawn as one scrolls. On a small screen each row becomes
- * two lines: the leading cells, then the others with the names of their columns. More than some thousand rows need a
- * virtual list, as pages/jobs has one.
+ * Table shows rows, few or thousands of them. On a small screen each row becomes two lines: the leading cells, then
+ * the others with the names of their columns. Rows scroll with the page; pages/jobs has a list of its own for what the
+ * browser does not have.
  */
 export function Table<T>({ label, columns, rows, id, sortIn, foot }: Props<T>) {
   const [query, setQuery] = useQueryString();
   const order = sortIn ? (query.get(sortIn) ?? "") : "";
   const sorted = sortIn ? sortBy(rows, columns, order) : rows;
-  const [shown, setShown] = useState(step);
-  const end = useRef<HTMLDivElement>(null);
-
-  useEffect(() => {
-    if (!end.current) return;
-
-    const watch = new IntersectionObserver((seen) => {
-      if (seen.some((s) => s.isIntersecting)) setShown((n) => n + step);
-    }, { rootMargin: "400px" });
-    watch.observe(end.current);
-
-    return () => { watch.disconnect(); };
-  }, [shown, rows.length]);
+  const long = rows.length > all;
+  const body = useRef<HTMLTableSectionElement>(null);
+  const view = useView(body, long, rows.length);
+  const first = long ? Math.min(view.first, rows.length - 1) : 0;
+  const last = long ? Math.min(view.last, rows.length) : rows.length;
 
   const choose = (column: string) => {
     if (sortIn) setQuery((q) => { q.set(sortIn, order === column ? `-${column}` : column); });
@@ -55,7 +55,12 @@ export function Table<T>({ label, columns, rows, id, sortIn, foot }: Props<T>) {
   return (
     <div className={styles.box}>
       {/* On a small screen the parts are no table for the browser any more; their roles keep it one for readers. */}
-      <table className={styles.table} role="table" aria-label={label}>
+      <table
+        className={styles.table}
+        role="table"
+        aria-label={label}
+        aria-rowcount={long ? rows.length + 1 : undefined}
+      >
         <thead role="rowgroup">
           <tr role="row">
             {columns.map((c) => (
@@ -77,20 +82,66 @@ export function Table<T>({ label, columns, rows, id, sortIn, foot }: Props<T>) {
             ))}
           </tr>
         </thead>
-        <tbody role="rowgroup">
-          {sorted.slice(0, shown).map((row) => (
-            <tr key={id(row)} role="row">
+        <tbody role="rowgroup" ref={body}>
+          {first > 0 && <Space rows={first} height={view.height} columns={columns.length} />}
+          {sorted.slice(first, last).map((row, i) => (
+            <tr key={id(row)} role="row" aria-rowindex={long ? first + i + 2 : undefined}>
               {columns.map((c) => (
                 <td key={c.id} role="cell" data-name={c.name} className={classOf(c)}>{c.cell(row)}</td>
               ))}
             </tr>
           ))}
+          {last < rows.length && <Space rows={rows.length - last} height={view.height} columns={columns.length} />}
         </tbody>
         {foot && <tfoot>{foot}</tfoot>}
       </table>
-      {shown < rows.length && <div ref={end} className="faint">{rows.length - shown} more rows…</div>}
     </div>
   );
+}
+
+/** The room of rows that are not drawn. */
+function Space({ rows, height, columns }: { rows: number; height: number; columns: number }) {
+  const style = { height: rows * height };
+
+  return <tr className={styles.space} aria-hidden="true"><td colSpan={columns} style={style} /></tr>;
+}
+
+/** useView follows which rows of a long table are on the screen, as the page is scrolled. */
+function useView(body: RefObject<HTMLTableSectionElement | null>, long: boolean, rows: number): View {
+  const [view, setView] = useState<View>({ first: 0, last: all, height: 28 });
+
+  useEffect(() => {
+    const b = body.current;
+    if (!long || !b) return;
+
+    const look = () => {
+      const drawn = [...b.rows].filter((r) => r.getAttribute("role") === "row");
+      const top = drawn[0]?.getBoundingClientRect().top ?? 0;
+      const height = ((drawn.at(-1)?.getBoundingClientRect().bottom ?? 0) - top) / Math.max(1, drawn.length) || 28;
+      const above = -b.getBoundingClientRect().top;
+
+      setView((v) => {
+        // The height stays what it is unless it is far off, as on a screen of another width: nothing jumps.
+        const h = Math.abs(height - v.height) > v.height / 4 ? height : v.height;
+        const first = Math.max(0, Math.min(rows - 1, Math.floor(above / h)) - around);
+        const last = Math.ceil((above + innerHeight) / h) + around;
+        const same = h === v.height && Math.abs(first - v.first) < around / 2 && Math.abs(last - v.last) < around / 2;
+
+        return same ? v : { first, last: Math.max(last, first + around), height: h };
+      });
+    };
+
+    look();
+    addEventListener("scroll", look, { passive: true });
+    addEventListener("resize", look);
+
+    return () => {
+      removeEventListener("scroll", look);
+      removeEventListener("resize", look);
+    };
+  }, [body, long, rows]);
+
+  return view;
 }
 
 function sortBy<T>(rows: T[], columns: Column<T>[], order: string): T[] {
