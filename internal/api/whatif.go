@@ -31,7 +31,7 @@ type WhatIf struct {
 
 	Figures  []WhatIfFigure `json:"figures"`
 	Timeline WhatIfTimeline `json:"timeline"`
-	List     []WhatIfJob    `json:"list" doc:"the running and queued jobs by their start today, at most 500"`
+	List     []WhatIfJob    `json:"list" doc:"the running and queued jobs by their start today, at most 500, and those whose priority is another"`
 	Gaps     []string       `json:"gaps" doc:"what is not simulated as it really is"`
 }
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { address, inspect, launch, looks, open, signedIn, submitAll, trainyard } from "./kit.mjs";
+import { address, eventually, inspect, launch, looks, open, signedIn, submitAll, trainyard } from "./kit.mjs";
 
 let browser;
 let state;
@@ -69,7 +69,7 @@ test("the effect of a priority is shown before it is applied", async () => {
   const priority = page.getByLabel("Priority");
   const apply = page.getByRole("button", { name: "Apply" });
   await priority.waitFor();
-  assert.ok(await apply.isDisabled(), "there is nothing to apply");
+  await eventually(async () => assert.ok(await apply.isDisabled(), "there is nothing to apply"));
 
   await priority.fill("101");
   await page.getByText("A whole number from 0 to 100").waitFor();
@@ -77,6 +77,11 @@ test("the effect of a priority is shown before it is applied", async () => {
   await page.getByText("From position 3 to position 1").waitFor();
   await page.getByText(/2 jobs would come after it: j\d+ \(.*\), j\d+ \(.*\)/).waitFor();
   await page.getByText(/Still waits: .*here/).waitFor();
+
+  // The simulator says who ends when: gamma goes before alpha and beta, which end later.
+  const simulated = page.getByRole("list", { name: "Simulated effect" });
+  await simulated.getByText(/It would start .* instead of .* and end \d+h\w* sooner, /).waitFor();
+  await simulated.getByText(/2 other jobs would end later: j\d+ \(.*\) by \d+h\w*, j\d+ \(.*\) by \d+h/).waitFor();
   await row(page, 1).getByText("alpha").waitFor(); // nothing has changed yet
   await inspect(page, "queue-effect");
 

@@ -178,7 +178,14 @@ func (q *question) list(games [][2]game) []api.WhatIfJob {
 		return cmp.Or(cmp.Compare(rank(&a), rank(&b)), cmp.Compare(start(&a), start(&b)))
 	})
 
-	return list[:min(len(list), maxList)]
+	// Whoever asks about a job gets an answer about it, wherever it is in the queue.
+	kept := min(len(list), maxList)
+	asked := slices.DeleteFunc(slices.Clone(list[kept:]), func(j api.WhatIfJob) bool {
+		_, ok := q.cases[1].changed[j.Job]
+		return !ok
+	})
+
+	return append(list[:kept], asked...)
 }
 
 // rank puts jobs that run first, and those that never start last.

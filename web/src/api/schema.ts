@@ -5372,7 +5372,7 @@ export interface components {
              * @description number of running and queued jobs that were simulated
              */
             jobs: number;
-            /** @description the running and queued jobs by their start today, at most 500 */
+            /** @description the running and queued jobs by their start today, at most 500, and those whose priority is another */
             list: components["schemas"]["WhatIfJob"][];
             /**
              * Format: date-time

@@ -11,6 +11,7 @@ import { Fact, Facts } from "../../ui/facts";
 import { count, duration, integer, time } from "../../ui/format";
 import { nameOf, Remaining } from "../../ui/job";
 import { ProblemNotice } from "../../ui/notice";
+import { Ahead } from "./ahead";
 import { holdOf } from "./holders";
 import styles from "./queue.module.css";
 
@@ -140,6 +141,7 @@ function Priority({ job: j, now }: { job: Schemas["Job"]; now: number }) {
         )}
         {settled && effect.isFetching && !effect.data && "Asking what that would change…"}
         {settled && effect.data && <Effect of={effect.data} now={now} />}
+        {settled && effect.data && role === "admin" && <Ahead job={j.id} priority={wanted} now={now} />}
         {settled && effect.error && <span className={styles.refused}>{effect.error.message}</span>}
         {apply.error && <span className={styles.refused}>{apply.error.message}</span>}
       </div>
