@@ -32,6 +32,8 @@ type LogLine struct {
 	// Number and Length come with lines that were asked for by their numbers.
 	Number int64 `json:"number,omitempty" doc:"number of the line in the output of its rank, from 1; a line longer than 64 KiB counts as several"`
 	Length int64 `json:"length,omitempty" doc:"bytes of the line, if the text was cut"`
+	// Matches come with lines that were looked for by an expression.
+	Matches []int `json:"matches,omitempty" doc:"where the regular expression matches the text: first byte and byte after the last one of each match, of at most 50; also beyond where the text was cut"`
 }
 
 // NewLogLine returns a line that a rank printed.

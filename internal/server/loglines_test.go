@@ -54,6 +54,16 @@ func TestOutputIsReadByLineNumbers(t *testing.T) {
 	look(api.LogLines{Total: 5, Next: 4}, []string{"4 four", "5 op"}, api.LogRange{Backward: true, Limit: 2})
 	look(api.LogLines{Total: 5}, []string{"2 two", "4 four"}, api.LogRange{Grep: "^t?[fw]o"})
 	look(api.LogLines{Total: 5}, []string{"3 ValueError: three"}, api.LogRange{Errors: true})
+
+	// A search says where in a line it has found something; matches of nothing are not said.
+	found, err := c.LogLines(t.Context(), run, 0, api.LogRange{Grep: "r|e*"})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if diff := cmp.Diff([]int{4, 5, 6, 7, 7, 8, 9, 10, 14, 15, 15, 17}, found.Lines[2].Matches); diff != "" {
+		t.Errorf("matches in %q (-want +got):\n%s", found.Lines[2].Text, diff)
+	}
 	look(api.LogLines{Total: 5}, nil, api.LogRange{From: 3, Backward: true, Errors: true})
 
 	n.upload(run, 0, int64(len(first)), output(t, "o:en\n"), true)
@@ -68,7 +78,7 @@ func TestOutputIsReadByLineNumbers(t *testing.T) {
 		}
 	}
 
-	_, err := c.LogLines(t.Context(), run, 0, api.LogRange{Grep: "("})
+	_, err = c.LogLines(t.Context(), run, 0, api.LogRange{Grep: "("})
 	wantFault(t, err, fault.Invalid, "bad_pattern")
 }
 

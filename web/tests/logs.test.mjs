@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { address, inspect, joinNode, launch, looks, open, signedIn, submit, trainyard } from "./kit.mjs";
+import { address, eventually, inspect, joinNode, launch, looks, open, signedIn, submit, trainyard } from "./kit.mjs";
 
 let browser;
 let state;
@@ -39,7 +39,7 @@ test("a log of 200,000 lines opens at its end, and any of its lines is found by 
   await page.goto(`${address}logs/${many}`);
   await page.getByRole("heading", { level: 1, name: /many-lines: 200,000 lines, [\d.]+ MB, succeeded/ }).waitFor();
   await visible(page, 200000);
-  assert.equal(await row(page, 200000).locator("bdi").textContent(), "step 200000");
+  await eventually(async () => assert.equal(await row(page, 200000).locator("bdi").textContent(), "step 200000"));
 
   const drawn = await page.locator("[data-line]").count();
   assert.ok(drawn < 150, `${drawn} lines are drawn`);
@@ -47,10 +47,10 @@ test("a log of 200,000 lines opens at its end, and any of its lines is found by 
   // The scroll bar reaches every part of it, and what is shown is what the number says.
   await box(page).evaluate((b) => { b.scrollTop = b.scrollHeight / 2; });
   await visible(page, 100010);
-  assert.equal(await row(page, 100010).locator("bdi").textContent(), "step 100010");
+  await eventually(async () => assert.equal(await row(page, 100010).locator("bdi").textContent(), "step 100010"));
   await box(page).evaluate((b) => { b.scrollTop = 0; });
   await visible(page, 1);
-  assert.equal(await row(page, 1).locator("bdi").textContent(), "step 1");
+  await eventually(async () => assert.equal(await row(page, 1).locator("bdi").textContent(), "step 1"));
 
   await page.getByLabel("Go to line").fill("123456");
   await page.keyboard.press("Enter");
@@ -62,7 +62,9 @@ test("a log of 200,000 lines opens at its end, and any of its lines is found by 
   const other = await open(browser, state);
   await other.goto(page.url());
   await visible(other, 123456);
-  assert.equal(await row(other, 123456).locator("a").getAttribute("aria-current"), "true");
+  await eventually(async () => {
+    assert.equal(await row(other, 123456).locator("a").getAttribute("aria-current"), "true");
+  });
   await other.context().close();
 
   const text = await page.request.get(await page.getByRole("link", { name: "Download" }).getAttribute("href"));
@@ -84,9 +86,18 @@ test("the server searches, and what was searched for is in the address", async (
   await page.keyboard.press("n");
   await visible(page, 199999);
   await page.waitForURL(/line=199999/);
-  assert.match(page.url(), /find=/);
+  await eventually(() => assert.match(page.url(), /find=/));
   await page.getByRole("list", { name: "Lines found" }).getByRole("link", { name: /step 99999/ }).click();
   await visible(page, 99999);
+
+  // What matches is marked within the line, here and in the list.
+  await page.getByLabel("Find lines that match").fill("(?i)P 9999");
+  await page.keyboard.press("Enter");
+  await page.getByText("11 lines found").waitFor();
+  await row(page, 99999).locator("mark").getByText("p 9999", { exact: true }).waitFor();
+  await eventually(async () => {
+    assert.equal(await page.getByRole("list", { name: "Lines found" }).locator("mark").count(), 11);
+  });
 
   await page.getByLabel("Find lines that match").fill("step (");
   await page.keyboard.press("Enter");
@@ -142,10 +153,10 @@ test("a failed job leads to its error", async () => {
   await page.getByRole("button", { name: "‹ Error" }).click();
   await page.waitForURL(/line=303/);
   await visible(page, 303);
-  assert.match(await row(page, 303).textContent(), /ValueError/);
+  await eventually(async () => assert.match(await row(page, 303).textContent(), /ValueError/));
   await page.keyboard.press("E");
   await page.waitForURL(/line=301/);
-  assert.match(await row(page, 301).textContent(), /Traceback/);
+  await eventually(async () => assert.match(await row(page, 301).textContent(), /Traceback/));
   await page.getByRole("button", { name: "‹ Error" }).click();
   await page.getByText("No line before line 301 looks like an error").waitFor();
   await page.keyboard.press("e");
@@ -175,14 +186,16 @@ test("colours, right-to-left text and lines of any length look intended", async 
       continue;
     }
 
-    assert.equal(await row(page, 1).locator("bdi").textContent(), "red green <b>not bold</b> bell^G");
+    await eventually(async () => {
+      assert.equal(await row(page, 1).locator("bdi").textContent(), "red green <b>not bold</b> bell^G");
+    });
     assert.equal(await row(page, 1).locator("b").count(), 0, "the output of a job is read as HTML");
     const colour = await row(page, 1).getByText("red", { exact: true }).evaluate((e) => getComputedStyle(e).color);
     assert.equal(colour, "rgb(179, 38, 30)");
-    assert.equal(await row(page, 3).locator("bdi").textContent(), "done");
-    assert.match(await row(page, 6).textContent(), /\uFFFD not utf-8/);
+    await eventually(async () => assert.equal(await row(page, 3).locator("bdi").textContent(), "done"));
+    await eventually(async () => assert.match(await row(page, 6).textContent(), /\uFFFD not utf-8/));
 
-    assert.equal((await row(page, 4).locator("bdi").textContent()).length, 4096);
+    await eventually(async () => assert.equal((await row(page, 4).locator("bdi").textContent()).length, 4096));
     await row(page, 4).getByRole("button", { name: "show all 64 KB" }).click();
     await page.waitForFunction(() => document.querySelector('[data-line="4"] bdi').textContent.length === 65536);
 
@@ -202,6 +215,35 @@ test("the output of each rank and run is chosen, and what is missing is said", a
   await page.getByLabel("Rank", { exact: true }).selectOption("1");
   await page.getByText("rank 1 says hello").waitFor();
   await page.waitForURL(/rank=1/);
+
+  // All ranks are shown as one, in the order in which they printed; a line leads to its place among those of its rank.
+  const turns = submit("turns", "for i in 1 2 3 4 5 6 7 8; do echo rank $NODE_RANK says $i; sleep 0.2; done",
+    "--nodes", "2", "--gpus", "1");
+  await page.goto(`${address}logs/${turns}?rank=1`);
+  await page.getByText("rank 1 says 8").waitFor();
+  await page.getByLabel("Rank", { exact: true }).selectOption("all");
+  await page.waitForURL(/rank=all/);
+  await page.getByLabel("Times").check();
+  await page.getByRole("heading", { level: 1, name: /turns: 16 lines, .*succeeded/ }).waitFor();
+  await page.getByText("rank 0 says 8").waitFor();
+  const lines = await page.locator("[data-line]").evaluateAll((rows) => rows.map((r) => ({
+    time: r.querySelector("span[class*=time]").textContent, text: r.querySelector("bdi").textContent,
+  })));
+  assert.deepEqual(lines.map((l) => l.time), lines.map((l) => l.time).toSorted(), JSON.stringify(lines));
+  for (const rank of [0, 1]) {
+    const own = lines.filter((l) => l.text.startsWith(`rank ${rank}`)).map((l) => l.text.at(-1));
+    assert.equal(own.join(""), "12345678");
+  }
+
+  await inspect(page, "logs-ranks");
+  await page.getByLabel("Find lines that match").fill("1 says [78]");
+  await page.keyboard.press("Enter");
+  await page.getByText("2 lines found").waitFor();
+  assert.deepEqual(await page.locator("[data-line] mark").allTextContents(), ["1 says 7", "1 says 8"]);
+  await page.getByRole("link", { name: "Rank and line 1:3", exact: true }).click();
+  await page.waitForURL((u) => u.searchParams.get("rank") === "1" && u.searchParams.get("line") === "3");
+  await page.getByText("rank 0 says 1").waitFor({ state: "detached" });
+  await row(page, 3).and(page.locator("[data-marked]")).getByText("rank 1 says 3").waitFor();
 
   const twice = submit("twice", "echo run $TRAINYARD_EPOCH; exit $((2 - TRAINYARD_EPOCH))", "--retry", "1");
   await page.goto(`${address}logs/${twice}`);

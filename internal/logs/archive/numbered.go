@@ -11,6 +11,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/logs"
+	"trainyard/internal/pattern"
 )
 
 // Range chooses lines of a log by their numbers, which begin with 1.
@@ -176,6 +177,11 @@ func (w *walk) take(number int64, l *logs.Line) {
 	shown.Text = bytes.TrimRight(logs.LastState(l.Text), "\r")
 	length := len(shown.Text)
 
+	var found []int
+	if w.filter.Grep != nil && utf8.Valid(shown.Text) {
+		found = matches(w.filter.Grep, shown.Text)
+	}
+
 	if w.room.Cut > 0 && length > w.room.Cut {
 		shown.Text = shown.Text[:w.room.Cut]
 		for i := 1; i < utf8.UTFMax && !utf8.Valid(shown.Text[max(0, len(shown.Text)-utf8.UTFMax):]); i++ {
@@ -184,13 +190,27 @@ func (w *walk) take(number int64, l *logs.Line) {
 	}
 
 	line := api.NewLogLine(w.log.Run, w.log.Rank, &shown)
-	line.Number = number
+	line.Number, line.Matches = number, found
 	if len(shown.Text) < length {
 		line.Length = int64(length)
 	}
 
 	w.out.Lines = append(w.out.Lines, line)
 	w.bytes += len(line.Text) + len(line.Raw)
+}
+
+// maxMatches is how many matches within a line are shown.
+const maxMatches = 50
+
+// matches returns where an expression matches a text. Matches of nothing are left out: there is nothing to mark.
+func matches(p *pattern.Pattern, text []byte) (at []int) {
+	for _, m := range p.FindAllIndex(text, maxMatches) {
+		if m[1] > m[0] {
+			at = append(at, m...)
+		}
+	}
+
+	return at
 }
 
 // CopyText writes the lines of a log up to an offset as text, as they were printed.

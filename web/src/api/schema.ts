@@ -3481,6 +3481,8 @@ export interface components {
              * @description bytes of the line, if the text was cut
              */
             length?: number;
+            /** @description where the regular expression matches the text: first byte and byte after the last one of each match, of at most 50; also beyond where the text was cut */
+            matches?: number[];
             /**
              * Format: int64
              * @description number of the line in the output of its rank, from 1; a line longer than 64 KiB counts as several

@@ -15,7 +15,11 @@ export interface Style {
 export interface Piece {
   text: string;
   style: Style;
+  match?: boolean; // it was looked for
 }
+
+/** Where something is in a text: from a character up to another. */
+export type Span = readonly [from: number, to: number];
 
 const plain: Style = {};
 
@@ -25,16 +29,32 @@ const sequence = /\x1b\[([\d;:]*)m|\x1b\[[\d;:?<=>]*[ -/]*[@-~]|\x1b[\]PX^_][^\x
 
 const control = /[\x00-\x08\x0a-\x1f\x7f]/g;
 
-/** Splits a line into pieces of one style. Other control characters are shown, as the command line does. */
-export function parseAnsi(text: string): Piece[] {
-  if (!text.includes("\x1b")) return [{ text: shown(text), style: plain }];
+/**
+ * Splits a line into pieces of one style, each of them a match or not. Other control characters are shown, as the
+ * command line does.
+ */
+export function parseAnsi(text: string, matches: readonly Span[] = []): Piece[] {
+  if (matches.length === 0 && !text.includes("\x1b")) return [{ text: shown(text), style: plain }];
 
   const pieces: Piece[] = [];
   let style = plain;
   let done = 0;
 
+  const push = (from: number, to: number, match: boolean) => {
+    if (to > from) pieces.push({ text: shown(text.slice(from, to)), style, ...(match ? { match } : {}) });
+  };
   const add = (end: number) => {
-    if (end > done) pieces.push({ text: shown(text.slice(done, end)), style });
+    let from = done;
+
+    for (const [begin, stop] of matches) {
+      if (stop <= from || begin >= end) continue;
+
+      push(from, begin, false);
+      push(Math.max(from, begin), Math.min(stop, end), true);
+      from = Math.min(stop, end);
+    }
+
+    push(from, end, false);
   };
 
   for (const found of text.matchAll(sequence)) {
@@ -46,6 +66,28 @@ export function parseAnsi(text: string): Piece[] {
   add(text.length);
 
   return pieces;
+}
+
+/** spansOf turns matches in bytes of UTF-8, as the server counts them, into characters of a text. */
+export function spansOf(text: string, matches: readonly number[] = []): Span[] {
+  const spans: Span[] = [];
+  let at = 0; // the character, and the byte that it begins with
+  let byte = 0;
+  const characterOf = (wanted: number): number => {
+    while (byte < wanted && at < text.length) {
+      const code = text.codePointAt(at) ?? 0;
+      byte += code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+      at += code < 0x10000 ? 1 : 2;
+    }
+
+    return at;
+  };
+
+  for (let i = 0; i + 1 < matches.length; i += 2) {
+    spans.push([characterOf(matches[i] ?? 0), characterOf(matches[i + 1] ?? 0)]);
+  }
+
+  return spans;
 }
 
 /** shown makes control characters visible: ^G for a bell. */

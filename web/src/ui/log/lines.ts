@@ -4,6 +4,7 @@ import { readLines, type LogLine, type LogLines as Answer, type LogOf } from "..
 /** What is known of a log. */
 export interface LogState {
   loaded: boolean; // the server has answered
+  before: number; // lines before the first that can be shown by now
   total: number; // lines
   size: number; // bytes
   counted: number; // bytes whose lines are counted
@@ -15,6 +16,20 @@ export interface LogState {
 
 /** Lines are cut to so many bytes; whole ones are loaded when somebody asks for them. */
 const cut = 4096;
+
+/** What shows lines asks for them here: the output of a rank, or that of all ranks by time. */
+export interface Source {
+  subscribe: (fn: () => void) => () => void;
+  getState: () => LogState;
+  line: (number: number) => LogLine | undefined;
+  lengths: () => [number, number][];
+  start: () => () => void;
+  want: (first: number, last: number) => void;
+  loadWhole: (number: number) => Promise<void>;
+}
+
+/** What identifies a line among those of a run. */
+export const keyOf = (l: LogLine): string => `${l.rank}:${l.number ?? 0}`;
 
 /** How many of the last lines come with each look at a log that grows. */
 const tail = 200;
@@ -33,6 +48,9 @@ const keepCharacters = 16_000_000;
 /** At most so many lines are asked for at a time. */
 const most = 500;
 
+/** How many lines are loaded before somebody who scrolls gets there. */
+const ahead = 300;
+
 const firstPause = 500;
 const longestPause = 10_000;
 
@@ -40,9 +58,9 @@ const longestPause = 10_000;
  * Lines keeps the part of a log that is looked at, and how long the log is. However fast a job prints, what is loaded
  * is what is shown, so that nobody falls behind and no line is skipped: whoever scrolls up gets the lines in between.
  */
-export class Lines {
+export class Lines implements Source {
   private state: LogState = {
-    loaded: false, total: 0, size: 0, counted: 0, ended: false, away: "", problem: undefined, version: 0,
+    loaded: false, before: 0, total: 0, size: 0, counted: 0, ended: false, away: "", problem: undefined, version: 0,
   };
 
   private readonly listeners = new Set<() => void>();
@@ -51,8 +69,9 @@ export class Lines {
   private characters = 0;
   private first = 1;
   private last = 0;
+  private direction = 0; // of the last scroll: -1 is up
   private timer: ReturnType<typeof setTimeout> | undefined;
-  private loading: AbortController | undefined;
+  private loading: { control: AbortController; first: number; last: number } | undefined;
   private life = new AbortController();
 
   constructor(readonly of: LogOf) {}
@@ -82,7 +101,7 @@ export class Lines {
 
     return () => {
       life.abort();
-      this.loading?.abort();
+      this.loading?.control.abort();
       clearTimeout(this.timer);
       this.timer = undefined;
     };
@@ -90,6 +109,7 @@ export class Lines {
 
   /** Loads lines that are shown, or will be soon, if they are not known. */
   want(first: number, last: number): void {
+    if (first !== this.first) this.direction = Math.sign(first - this.first);
     this.first = first;
     this.last = last;
     this.timer ??= setTimeout(() => {
@@ -154,7 +174,8 @@ export class Lines {
     const { total, size, counted, ended } = page;
 
     this.take(page, {
-      loaded: true, total, size, counted, ended, away: "", problem: undefined, version: this.state.version + 1,
+      loaded: true, before: 0, total, size, counted, ended, away: "", problem: undefined,
+      version: this.state.version + 1,
     });
   }
 
@@ -192,14 +213,18 @@ export class Lines {
     if (!missing || this.life.signal.aborted) return;
 
     if (this.loading) {
-      this.loading.abort(); // somebody has scrolled on
+      const { first, last, control } = this.loading;
+      if (first <= missing.last && last >= missing.first) return; // some of it comes; then it is looked again
+
+      control.abort(); // somebody has scrolled on
     }
 
     const control = new AbortController();
-    this.loading = control;
+    const mine = { control, ...missing };
+    this.loading = mine;
 
     try {
-      const limit = Math.min(most, missing.last - missing.first + 1);
+      const limit = missing.last - missing.first + 1;
       const signal = AbortSignal.any([control.signal, this.life.signal]);
       const page = await readLines(this.of, { from: missing.first, limit, cut }, signal);
       this.take(page, { ...this.state, version: this.state.version + 1 });
@@ -207,16 +232,19 @@ export class Lines {
     } catch (problem) {
       if (problem instanceof Problem) this.want(this.first, this.last); // as long as it is shown it is tried again
     } finally {
-      if (this.loading === control) this.loading = undefined;
+      if (this.loading === mine) this.loading = undefined;
     }
   }
 
+  /** The lines that are not known of those that are shown, or will be soon; no more than are asked for at once. */
   private missing(): { first: number; last: number } | undefined {
-    let first = this.first;
-    let last = Math.min(this.last, this.state.total);
+    const up = this.direction < 0;
+    let first = Math.max(1, this.first - (up ? ahead : 0));
+    let last = Math.min(this.last + (this.direction > 0 ? ahead : 0), this.state.total);
     while (first <= last && this.known.has(first)) first++;
     while (first <= last && this.known.has(last)) last--;
+    if (first > last) return undefined;
 
-    return first <= last ? { first, last } : undefined;
+    return up ? { first: Math.max(first, last - most + 1), last } : { first, last: Math.min(last, first + most - 1) };
   }
 }

@@ -10,15 +10,17 @@ import { useKeys } from "../../shell/keys";
 import { count, integer, size } from "../format";
 import { hasEnded, nameOf } from "../job";
 import { Notice, ProblemNotice } from "../notice";
-import { Lines, type LogState } from "./lines";
-import { findError, nothing, Search } from "./search";
-import { parseAnsi } from "./ansi";
+import { keyOf, Lines, type LogState } from "./lines";
+import { Merged, mostRanks } from "./merged";
+import { findError, nothing, Search, type SearchState } from "./search";
+import { parseAnsi, spansOf } from "./ansi";
 import styles from "./log.module.css";
 import { LogView, type Jump } from "./view";
 
 /**
- * Log shows the output of a job: of one rank of one run, live, at any length. What was chosen is in the address: run,
- * rank, line, find, wrap and times. With full it takes the whole page, and has its heading.
+ * Log shows the output of a job: of one rank of one run, live, at any length, or of all its ranks by time. What was
+ * chosen is in the address: run, rank, line, find, wrap and times. With full it takes the whole page, and has its
+ * heading.
  */
 export function Log({ job: id, full = false }: { job: string; full?: boolean }) {
   const found = useQuery(job(id));
@@ -32,9 +34,11 @@ export function Log({ job: id, full = false }: { job: string; full?: boolean }) 
   const run = wanted === null ? newest(detail) : detail.runs.find((r) => String(r.epoch) === wanted);
   if (detail.runs.length === 0) return <NotYet job={detail} full={full} />;
 
-  const rank = Number(q.get("rank") ?? 0);
-  if (!run || !(rank >= 0 && rank < Math.max(1, run.ranks.length))) {
-    const what = run ? `Rank ${q.get("rank") ?? ""} of run ${run.epoch}` : `Run ${wanted ?? ""}`;
+  const chosenRank = q.get("rank") ?? "0";
+  const rank = chosenRank === "all" ? chosenRank : Number(chosenRank);
+  const most = run && Math.max(1, run.ranks.length);
+  if (!most || !(rank === "all" ? most <= mostRanks : rank >= 0 && rank < most)) {
+    const what = run ? `Rank ${chosenRank} of run ${run.epoch}` : `Run ${wanted ?? ""}`;
 
     return (
       <Notice title={`${what} of ${detail.id} not found`}>
@@ -43,7 +47,9 @@ export function Log({ job: id, full = false }: { job: string; full?: boolean }) 
     );
   }
 
-  return <Output key={`${run.id}/${rank}`} detail={detail} run={run.id} rank={rank} full={full} />;
+  const ranks = rank === "all" ? Array.from({ length: most }, (_, i) => i) : [rank];
+
+  return <Output key={`${run.id}/${rank}`} detail={detail} run={run.id} ranks={ranks} full={full} />;
 }
 
 /** newest is the run whose output is shown unless another is asked for. */
@@ -67,20 +73,31 @@ function NotYet({ job: j, full }: { job: JobDetail; full: boolean }) {
 const noSubscription = () => () => undefined;
 const nothingFound = () => nothing;
 
+/** A line of a rank. */
+interface Place {
+  rank: number;
+  line: number;
+}
+
 interface OutputProps {
   detail: JobDetail;
   run: string;
-  rank: number;
+  ranks: number[]; // one, or all of them by time
   full: boolean;
 }
 
-function Output({ detail, run, rank, full }: OutputProps) {
+function Output({ detail, run, ranks, full }: OutputProps) {
   const [q, setQuery] = useQueryString();
   const path = usePath();
-  const of = useMemo<LogOf>(() => ({ job: detail.id, run, rank }), [detail.id, run, rank]);
-  const lines = useMemo(() => new Lines(of), [of]);
+  const several = ranks.length > 1;
+  const numbers = ranks.join(); // the same list as long as these are the same
+  const logs = useMemo<LogOf[]>(
+    () => numbers.split(",").map((n) => ({ job: detail.id, run, rank: Number(n) })), [detail.id, run, numbers],
+  );
+  const of = useMemo(() => logs[0] ?? { job: detail.id, run, rank: 0 }, [logs, detail.id, run]);
+  const lines = useMemo(() => (several ? new Merged(logs) : new Lines(of)), [several, logs, of]);
   const state = useSyncExternalStore(lines.subscribe, lines.getState);
-  const mark = Math.max(0, Math.floor(Number(q.get("line") ?? 0)) || 0);
+  const mark = several ? 0 : Math.max(0, Math.floor(Number(q.get("line") ?? 0)) || 0);
   const expression = q.get("find") ?? "";
   const wrap = q.has("wrap");
   const times = q.has("times");
@@ -90,7 +107,7 @@ function Output({ detail, run, rank, full }: OutputProps) {
 
   useEffect(() => lines.start(), [lines]);
 
-  const search = useMemo(() => (expression === "" ? undefined : new Search(of, expression)), [of, expression]);
+  const search = useMemo(() => (expression === "" ? undefined : new Search(logs, expression)), [logs, expression]);
   const found = useSyncExternalStore(search?.subscribe ?? noSubscription, search?.getState ?? nothingFound);
 
   useEffect(() => {
@@ -101,35 +118,42 @@ function Output({ detail, run, rank, full }: OutputProps) {
 
   const epoch = run.slice(run.lastIndexOf(".") + 1);
   const addressOf = useCallback(
-    (line: number) => hrefOf(path, { ...Object.fromEntries(new URLSearchParams(location.search)), run: epoch,
-      rank: String(rank), line: String(line) }),
-    [path, epoch, rank],
+    (at: Place) => hrefOf(path, { ...Object.fromEntries(new URLSearchParams(location.search)), run: epoch,
+      rank: String(at.rank), line: String(at.line) }),
+    [path, epoch],
   );
-  const marked = useCallback((line: number) => {
+  const marked = useCallback((at: Place) => {
     setQuery((s) => {
       s.set("run", epoch);
-      s.set("rank", String(rank));
-      s.set("line", String(line));
+      s.set("rank", String(at.rank));
+      s.set("line", String(at.line));
     });
-  }, [setQuery, epoch, rank]);
-  const goTo = (line: number) => {
-    marked(line);
-    setJump({ line });
+  }, [setQuery, epoch]);
+  // Where a line of the view is. One of several ranks is shown among those of its own rank.
+  const placeOf = (number: number): Place => {
+    const line = several ? lines.line(number) : undefined;
+
+    return { rank: line?.rank ?? of.rank, line: line?.number ?? number };
   };
+  const goTo = (at: Place) => {
+    marked(at);
+    setJump({ line: at.line });
+  };
+  const goToLine = (line: number) => { goTo({ rank: of.rank, line }); };
 
   const errors = useErrors(of, (backward) => {
     if (mark > 0) return mark;
 
     return backward ? state.total + 1 : first.current - 1;
-  }, goTo);
+  }, goToLine);
   const step = (by: number) => {
     const from = mark > 0 ? mark : by > 0 ? 0 : Infinity;
     const next = by > 0
       ? found.hits.find((h) => (h.number ?? 0) > from)
       : found.hits.findLast((h) => (h.number ?? 0) < from);
-    if (next?.number) goTo(next.number);
+    if (next?.number) goToLine(next.number);
   };
-  useKeys({
+  useKeys(several ? {} : {
     e: () => { errors.find(false); },
     E: () => { errors.find(true); },
     n: () => { step(1); },
@@ -145,20 +169,26 @@ function Output({ detail, run, rank, full }: OutputProps) {
         ? <h1><Link to={`job/${detail.id}`}>{detail.id}</Link> <bdi>{nameOf(detail)}</bdi>: {headline}</h1>
         : <p className={styles.headline}>{headline}</p>}
       <div className={styles.bar} role="group" aria-label="Output">
-        <Source detail={detail} run={run} rank={rank} />
+        <Source detail={detail} run={run} rank={several ? "all" : String(of.rank)} />
         <FindField expression={expression} onFind={(text) => { choose("find", text); }} />
-        <span>
-          <button onClick={() => { errors.find(true); }} title="Previous line that looks like an error (E)">
-            ‹ Error
-          </button>{" "}
-          <button onClick={() => { errors.find(false); }} title="Next line that looks like an error (e)">
-            Error ›
-          </button>
-        </span>
-        <LineField total={state.total} onGo={goTo} />
+        {!several && (
+          <>
+            <span>
+              <button onClick={() => { errors.find(true); }} title="Previous line that looks like an error (E)">
+                ‹ Error
+              </button>{" "}
+              <button onClick={() => { errors.find(false); }} title="Next line that looks like an error (e)">
+                Error ›
+              </button>
+            </span>
+            <LineField total={state.total} onGo={goToLine} />
+          </>
+        )}
         <Check name="Wrap" on={wrap} onChange={(on) => { choose("wrap", on ? "1" : ""); }} />
         <Check name="Times" on={times} onChange={(on) => { choose("times", on ? "1" : ""); }} />
-        <a className={`${styles.button ?? ""} ${styles.space ?? ""}`} href={downloadOf(of)} download>Download</a>
+        {!several && (
+          <a className={`${styles.button ?? ""} ${styles.space ?? ""}`} href={downloadOf(of)} download>Download</a>
+        )}
         {!full && <Link className={styles.button} to={`logs/${detail.id}`} query={chosen(q)}>Full screen</Link>}
       </div>
       {errors.note !== "" && (
@@ -167,7 +197,16 @@ function Output({ detail, run, rank, full }: OutputProps) {
         </p>
       )}
       {search && (
-        <Found search={search} state={found} log={state} mark={mark} hrefOf={addressOf} onGo={goTo} onStep={step}>
+        <Found
+          search={search}
+          state={found}
+          log={state}
+          mark={mark}
+          several={several}
+          hrefOf={addressOf}
+          onGo={goTo}
+          onStep={step}
+        >
           <button onClick={() => { choose("find", ""); }}>Close search</button>
         </Found>
       )}
@@ -175,14 +214,15 @@ function Output({ detail, run, rank, full }: OutputProps) {
       <Body state={state} ended={hasEnded(detail)}>
         <LogView
           lines={lines}
-          label={`Output of ${run}, rank ${rank}`}
+          label={several ? `Output of ${run}, all ranks` : `Output of ${run}, rank ${of.rank}`}
+          ranks={several}
           wrap={wrap}
           times={times}
           mark={mark}
-          hits={found.numbers}
+          hits={found.byKey}
           jump={jump}
-          hrefOf={addressOf}
-          onMark={marked}
+          hrefOf={(line) => addressOf(placeOf(line))}
+          onMark={(line) => { marked(placeOf(line)); }}
           onFirst={onFirst}
         />
       </Body>
@@ -224,7 +264,7 @@ function Body({ state, ended, children }: { state: LogState; ended: boolean; chi
 }
 
 /** Source chooses the run and the rank, where there are several. */
-function Source({ detail, run, rank }: { detail: JobDetail; run: string; rank: number }) {
+function Source({ detail, run, rank }: { detail: JobDetail; run: string; rank: string }) {
   const [, setQuery] = useQueryString();
   const runs = detail.runs.toSorted((a, b) => b.epoch - a.epoch);
   const ranks = detail.runs.find((r) => r.id === run)?.ranks ?? [];
@@ -249,6 +289,7 @@ function Source({ detail, run, rank }: { detail: JobDetail; run: string; rank: n
       )}
       {ranks.length > 1 && (
         <select aria-label="Rank" value={rank} onChange={(e) => { choose("rank", e.target.value); }}>
+          {ranks.length <= mostRanks && <option value="all">All ranks by time</option>}
           {ranks.map((r, i) => <option key={i} value={i}>Rank {i} on {r.node}</option>)}
         </select>
       )}
@@ -305,18 +346,20 @@ function LineField({ total, onGo }: { total: number; onGo: (line: number) => voi
 
 interface FoundProps {
   search: Search;
-  state: ReturnType<Search["getState"]>;
+  state: SearchState;
   log: LogState;
   mark: number;
-  hrefOf: (line: number) => string;
-  onGo: (line: number) => void;
+  several: boolean; // ranks were searched
+  hrefOf: (at: Place) => string;
+  onGo: (at: Place) => void;
   onStep: (by: number) => void;
   children: ReactNode;
 }
 
 /** Found lists the lines that a search has found, and how far it is. */
-function Found({ search, state, log, mark, hrefOf, onGo, onStep, children }: FoundProps) {
+function Found({ search, state, log, mark, several, hrefOf, onGo, onStep, children }: FoundProps) {
   const rest = state.upTo < log.total && !state.running;
+  const placeOf = (h: SearchState["hits"][number]): Place => ({ rank: h.rank, line: h.number ?? 0 });
 
   return (
     <>
@@ -332,7 +375,7 @@ function Found({ search, state, log, mark, hrefOf, onGo, onStep, children }: Fou
           )}
         {state.running && <button onClick={search.stop}>Stop</button>}
         {rest && !state.problem && <button onClick={search.start}>Search on</button>}
-        {state.hits.length > 0 && (
+        {state.hits.length > 0 && !several && (
           <>
             <button onClick={() => { onStep(-1); }} title="N">‹ Previous</button>
             <button onClick={() => { onStep(1); }} title="n">Next ›</button>
@@ -343,19 +386,23 @@ function Found({ search, state, log, mark, hrefOf, onGo, onStep, children }: Fou
       {state.hits.length > 0 && (
         <ol className={styles.hits} aria-label="Lines found">
           {state.hits.map((h) => (
-            <li key={h.number}>
+            <li key={keyOf(h)}>
               <a
-                href={hrefOf(h.number ?? 0)}
+                href={hrefOf(placeOf(h))}
                 aria-current={h.number === mark ? "true" : undefined}
                 onClick={(e) => {
                   if (e.metaKey || e.ctrlKey || e.shiftKey || e.altKey) return;
 
                   e.preventDefault();
-                  onGo(h.number ?? 0);
+                  onGo(placeOf(h));
                 }}
               >
-                <span>{integer(h.number ?? 0)}</span>
-                <bdi>{parseAnsi(h.text).map((p) => p.text).join("")}</bdi>
+                <span>{several ? `${h.rank}:` : ""}{integer(h.number ?? 0)}</span>
+                <bdi>
+                  {parseAnsi(h.text, spansOf(h.text, h.matches)).map((p, i) => (
+                    p.match ? <mark key={i}>{p.text}</mark> : p.text
+                  ))}
+                </bdi>
               </a>
             </li>
           ))}

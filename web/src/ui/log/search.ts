@@ -1,5 +1,6 @@
 import { Problem } from "../../api/client";
 import { readLines, type LogLine, type LogOf, type LogRange } from "../../api/logs";
+import { keyOf } from "./lines";
 
 /** How long to wait when the server has too many searches under way, in milliseconds. */
 const turnAfter = 700;
@@ -41,8 +42,8 @@ export async function findError(
 /** What a search has found. */
 export interface SearchState {
   hits: LogLine[];
-  numbers: ReadonlySet<number>;
-  upTo: number; // the last line that was looked at
+  byKey: ReadonlyMap<string, LogLine>; // the same by keyOf
+  upTo: number; // how many lines were looked at
   running: boolean;
   problem: Problem | undefined;
 }
@@ -53,15 +54,21 @@ export const hitsAtATime = 1000;
 const hitsEach = 200;
 const hitCut = 300;
 
-export const nothing: SearchState = { hits: [], numbers: new Set(), upTo: 0, running: false, problem: undefined };
+export const nothing: SearchState = { hits: [], byKey: new Map(), upTo: 0, running: false, problem: undefined };
 
-/** Search looks for lines that match an expression, from the first line on, and can be stopped and gone on with. */
+/**
+ * Search looks for lines that match an expression, rank after rank from the first line on, and can be stopped and gone
+ * on with.
+ */
 export class Search {
   private state = nothing;
   private readonly listeners = new Set<() => void>();
   private control = new AbortController();
+  private rank = 0; // the one that is looked at
+  private line = 1; // from which on
+  private done = 0; // lines of the ranks before
 
-  constructor(private readonly of: LogOf, private readonly expression: string) {}
+  constructor(private readonly of: LogOf[], private readonly expression: string) {}
 
   subscribe = (fn: () => void): (() => void) => {
     this.listeners.add(fn);
@@ -93,13 +100,18 @@ export class Search {
     const enough = this.state.hits.length + hitsAtATime;
 
     try {
-      while (this.state.hits.length < enough) {
-        const range = { grep: this.expression, from: this.state.upTo + 1, limit: hitsEach, cut: hitCut };
-        const page = await ask(this.of, range, signal);
+      for (let of = this.of[this.rank]; of && this.state.hits.length < enough; of = this.of[this.rank]) {
+        const page = await ask(of, { grep: this.expression, from: this.line, limit: hitsEach, cut: hitCut }, signal);
         const hits = [...this.state.hits, ...page.lines];
-        const upTo = page.next === undefined ? page.total : page.next - 1;
-        this.set({ hits, upTo, numbers: new Set(hits.map((h) => h.number ?? 0)) });
-        if (page.next === undefined) break;
+        const upTo = this.done + (page.next === undefined ? page.total : page.next - 1);
+        this.set({ hits, upTo, byKey: new Map(hits.map((h) => [keyOf(h), h])) });
+        this.line = page.next ?? page.total + 1;
+        if (page.next !== undefined) continue;
+        if (this.rank === this.of.length - 1) break; // searching on looks at what has come since
+
+        this.done += page.total;
+        this.rank++;
+        this.line = 1;
       }
 
       this.set({ running: false });

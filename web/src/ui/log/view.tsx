@@ -4,8 +4,8 @@ import {
 
 import type { LogLine } from "../../api/logs";
 import { count, integer, size } from "../format";
-import { parseAnsi, type Style } from "./ansi";
-import type { Lines } from "./lines";
+import { parseAnsi, spansOf, type Style } from "./ansi";
+import { keyOf, type Source } from "./lines";
 import styles from "./log.module.css";
 
 /** The height of a line that is not wrapped; log.module.css has the same. */
@@ -41,12 +41,13 @@ export interface Jump {
 }
 
 interface Props {
-  lines: Lines;
+  lines: Source;
   label: string;
+  ranks: boolean; // the lines are of several ranks, and say of which
   wrap: boolean;
   times: boolean;
   mark: number; // the line in the address; 0 for none
-  hits: ReadonlySet<number>;
+  hits: ReadonlyMap<string, LogLine>; // by keyOf: the lines that were looked for
   jump: Jump;
   hrefOf: (line: number) => string;
   onMark: (line: number) => void;
@@ -58,14 +59,16 @@ interface Props {
  * scroll bar of the browser only says where in the log it is, so that lines may have any height.
  */
 export function LogView(props: Props) {
-  const { lines, label, wrap, times, mark, hits, jump, hrefOf, onMark, onFirst } = props;
-  const { total, version } = useSyncExternalStore(lines.subscribe, lines.getState);
+  const { lines, label, ranks, wrap, times, mark, hits, jump, hrefOf, onMark, onFirst } = props;
+  const { before, total: all, version } = useSyncExternalStore(lines.subscribe, lines.getState);
+  const total = all - before; // that can be shown; positions in them are counted from 0
   const box = useRef<HTMLDivElement>(null);
   const list = useRef<HTMLDivElement>(null);
   const scrolled = useRef(0); // where the box was when it was looked at last
   const scrolling = useRef<ReturnType<typeof setTimeout>>(undefined);
+  const begin = useRef(0); // how many lines were before those that can be shown
   const [{ room, width }, setRoom] = useState({ room: 400, width: 800 });
-  const [at, setAt] = useState<Position>(positionOf(jump.line));
+  const [at, setAt] = useState<Position>(positionOf(jump.line)); // counted from the first line of all
   const [following, setFollowing] = useState(jump.line === 0);
   const [seen, setSeen] = useState(0); // how many lines there were when following ended
   const [, setSettled] = useState(0);
@@ -75,23 +78,25 @@ export function LogView(props: Props) {
     setKnown(jump);
     setAt(positionOf(jump.line));
     setFollowing(jump.line === 0);
-    setSeen(total);
+    setSeen(all);
   }
 
   const columns = Math.max(10, Math.floor((width - besideText) / characterWidth));
   const scale = useMemo(
-    () => scaleOf(lines, version, total, wrap ? columns : Infinity), [lines, version, total, wrap, columns],
+    () => scaleOf(lines, version, before, total, wrap ? columns : Infinity),
+    [lines, version, before, total, wrap, columns],
   );
   const height = Math.max(Math.min(scale.whole, tallest), room);
   const end = height - room; // how far the box can be scrolled
   const exact = !wrap && scale.whole <= tallest;
   const rows = Math.ceil(room / rowHeight);
-  const place = following ? endOf(total, room, wrap) : within(at, total, wrap ? Infinity : scale.whole - room);
+  const here = { ...at, line: Math.max(0, at.line - before) };
+  const place = following ? endOf(total, room, wrap) : within(here, total, wrap ? Infinity : scale.whole - room);
   const first = Math.max(0, place.line - overscan);
   const last = Math.min(total, place.line + rows + overscan);
 
-  useEffect(() => { lines.want(first + 1, last); }, [lines, first, last, total]);
-  useEffect(() => { onFirst(place.line + 1); }, [onFirst, place.line]);
+  useEffect(() => { lines.want(before + first + 1, before + last); }, [lines, before, first, last, total]);
+  useEffect(() => { onFirst(before + place.line + 1); }, [onFirst, before, place.line]);
 
   useEffect(() => {
     const b = box.current;
@@ -114,7 +119,16 @@ export function LogView(props: Props) {
     const offset = wrap && following ? Math.max(0, l.offsetHeight - b.clientHeight) : above + place.px;
     l.style.transform = `translateY(${-offset}px)`;
 
-    if (scrolling.current && !exact && !following) return;
+    // Lines have come before those that were there: what is shown stays where it is.
+    if (begin.current !== before && !following) {
+      b.scrollTop += (begin.current - before) * rowHeight;
+      scrolled.current = b.scrollTop;
+    }
+
+    begin.current = before;
+
+    // Whoever scrolls may be further by now than what is drawn: to set the bar would take them back.
+    if (scrolling.current && !following) return;
 
     const top = (scale.top(place.line) + place.px) * (scale.whole > room ? end / (scale.whole - room) : 0);
     const aim = following ? end : Math.min(top, end);
@@ -145,11 +159,11 @@ export function LogView(props: Props) {
     }
 
     if (following) {
-      setSeen(total);
+      setSeen(all);
       setFollowing(false);
     }
 
-    setAt(next);
+    setAt({ ...next, line: next.line + before });
   };
 
   /** Where the box was scrolled to; undefined for the end. */
@@ -174,9 +188,9 @@ export function LogView(props: Props) {
     onMark(line);
   };
 
-  const fresh = following || seen === 0 ? 0 : total - seen;
-  const digits = String(total).length;
-  const numbers = Array.from({ length: Math.max(0, last - first) }, (_, i) => first + i + 1);
+  const fresh = following || seen === 0 ? 0 : all - seen;
+  const digits = String(all).length;
+  const numbers = Array.from({ length: Math.max(0, last - first) }, (_, i) => before + first + i + 1);
 
   return (
     <div className={styles.frame}>
@@ -192,19 +206,24 @@ export function LogView(props: Props) {
         <div className={styles.height} style={{ height }}>
           <div className={styles.layer} style={{ height: room }}>
             <div ref={list} className={styles.list} style={{ "--digits": digits } as object}>
-              {numbers.map((n) => (
-                <Row
-                  key={n}
-                  number={n}
-                  line={lines.line(n)}
-                  times={times}
-                  marked={n === mark}
-                  hit={hits.has(n)}
-                  href={hrefOf(n)}
-                  onMark={mayMark}
-                  onWhole={() => void lines.loadWhole(n)}
-                />
-              ))}
+              {numbers.map((n) => {
+                const line = lines.line(n);
+
+                return (
+                  <Row
+                    key={n}
+                    number={n}
+                    line={line}
+                    ranks={ranks}
+                    times={times}
+                    marked={n === mark}
+                    hit={line && hits.get(keyOf(line))}
+                    href={hrefOf(n)}
+                    onMark={mayMark}
+                    onWhole={() => void lines.loadWhole(n)}
+                  />
+                );
+              })}
             </div>
           </div>
         </div>
@@ -250,7 +269,7 @@ interface Scale {
 }
 
 /** scaleOf guesses the height of lines that are wrapped at so many columns from how long they are. */
-function scaleOf(lines: Lines, version: number, total: number, columns: number): Scale {
+function scaleOf(lines: Source, version: number, before: number, total: number, columns: number): Scale {
   if (columns === Infinity || version === 0) return evenScale(total, rowHeight);
 
   const lengths = lines.lengths();
@@ -264,7 +283,7 @@ function scaleOf(lines: Lines, version: number, total: number, columns: number):
 
   const tops = new Float64Array(total + 1);
   const heights = new Map(lengths.map(([number, length]) => [number, rowHeight * rowsOf(length)]));
-  for (let i = 0; i < total; i++) tops[i + 1] = (tops[i] ?? 0) + (heights.get(i + 1) ?? rowHeight);
+  for (let i = 0; i < total; i++) tops[i + 1] = (tops[i] ?? 0) + (heights.get(before + i + 1) ?? rowHeight);
 
   return {
     whole: tops[total] ?? 0,
@@ -323,21 +342,23 @@ function topOf(list: HTMLElement, first: number): Position {
 interface RowProps {
   number: number;
   line: LogLine | undefined;
+  ranks: boolean;
   times: boolean;
   marked: boolean;
-  hit: boolean;
+  hit: LogLine | undefined; // what a search has found in it
   href: string;
   onMark: (e: MouseEvent, line: number) => void;
   onWhole: () => void;
 }
 
 const sameRow = (a: RowProps, b: RowProps): boolean =>
-  a.number === b.number && a.line === b.line && a.times === b.times && a.marked === b.marked && a.hit === b.hit &&
-  a.href === b.href;
+  a.number === b.number && a.line === b.line && a.ranks === b.ranks && a.times === b.times &&
+  a.marked === b.marked && a.hit === b.hit && a.href === b.href;
 
 /** A line. It is drawn again only if what it shows has changed. */
-const Row = memo(function Row({ number, line, times, marked, hit, href, onMark, onWhole }: RowProps) {
-  const pieces = useMemo(() => (line ? parseAnsi(line.text) : []), [line]);
+const Row = memo(function Row({ number, line, ranks, times, marked, hit, href, onMark, onWhole }: RowProps) {
+  const pieces = useMemo(() => (line ? parseAnsi(line.text, spansOf(line.text, hit?.matches)) : []), [line, hit]);
+  const shown = integer(ranks ? (line?.number ?? 0) : number);
 
   return (
     <div
@@ -345,26 +366,30 @@ const Row = memo(function Row({ number, line, times, marked, hit, href, onMark, 
       data-line={number}
       data-stream={line?.stream}
       data-marked={marked || undefined}
-      data-hit={hit || undefined}
+      data-hit={hit !== undefined || undefined}
       aria-busy={line ? undefined : true}
     >
       <a
         className={styles.number}
         href={href}
-        aria-label={`Line ${integer(number)}`}
+        aria-label={ranks ? `Rank and line ${line?.rank ?? ""}:${shown}` : `Line ${shown}`}
         aria-current={marked ? "true" : undefined}
         onClick={(e) => { onMark(e, number); }}
         tabIndex={-1}
       >
-        {integer(number)}
+        {ranks && line && <span className={styles.rank}>{line.rank}:</span>}{line || !ranks ? shown : ""}
       </a>
       {times && <span className={styles.time}>{line ? clock(line.at) : ""}</span>}
       {line?.stream === "yard" && <span className={styles.yard}>Trainyard</span>}
       <span className={styles.text}>
         <bdi>
-          {pieces.map((p, i) => (
-            Object.keys(p.style).length === 0 ? p.text : <span key={i} className={classOf(p.style)}>{p.text}</span>
-          ))}
+          {pieces.map((p, i) => {
+            if (p.match) return <mark key={i} className={classOf(p.style)}>{p.text}</mark>;
+
+            return Object.keys(p.style).length === 0
+              ? p.text
+              : <span key={i} className={classOf(p.style)}>{p.text}</span>;
+          })}
         </bdi>
         {line?.length !== undefined && (
           <button className={styles.whole} onClick={onWhole}>… show all {size(line.length)}</button>
