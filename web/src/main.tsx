@@ -2,7 +2,7 @@ import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 
-import { Problem } from "./api/client";
+import { mayPass, Problem, tryAgainAfter } from "./api/client";
 import { SessionGate } from "./shell/session";
 import { Shell } from "./shell/shell";
 import { applyTheme } from "./ui/theme";
@@ -16,12 +16,14 @@ const cache = new QueryClient({
       staleTime: 30_000, // events say what has changed before
       gcTime: 300_000,
       refetchOnWindowFocus: false,
-      // What the server refuses it refuses again.
+      // What the server refuses it refuses again, unless it was busy.
       retry: (failures, problem) => {
-        const refused = problem instanceof Problem && problem.status !== 0 && problem.status < 500;
+        const refused = problem instanceof Problem && problem.status < 500 && !mayPass(problem);
 
         return !refused && failures < 2;
       },
+      // A problem that passes is not left on the screen until something happens in the yard.
+      refetchInterval: (query) => (mayPass(query.state.error) ? tryAgainAfter : false),
     },
   },
 });

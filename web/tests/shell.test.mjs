@@ -141,6 +141,24 @@ test("a server that is not there yet is waited for", async () => {
   await page.context().close();
 });
 
+test("a server that is busy is asked again", async () => {
+  const page = await open(browser, state);
+  const busy = { status: 503, contentType: "application/problem+json",
+    body: JSON.stringify({ status: 503, code: "busy", detail: "server busy; try again" }) };
+  const alert = page.getByRole("alert").getByText("server busy");
+
+  for (const what of ["**/api/v1/whoami", "**/api/v1/inbox?*"]) {
+    await page.route(what, (route) => route.fulfill(busy));
+    await page.goto(address);
+    await alert.waitFor();
+    await page.unroute(what);
+    await page.getByRole("heading", { name: "My jobs" }).waitFor();
+    await alert.waitFor({ state: "detached" });
+  }
+
+  await page.context().close();
+});
+
 test("a page whose code is gone offers to reload", async () => {
   const page = await open(browser, state);
   await page.route("**/assets/jobs-*.js", (route) => route.fulfill({ status: 404 }));

@@ -44,6 +44,14 @@ export class Problem extends Error {
   }
 }
 
+/** Whether the same request may succeed a little later: the server is away or busy, or nobody leads the yard now. */
+export function mayPass(problem: unknown): boolean {
+  return problem instanceof Problem && [0, 429, 502, 503, 504].includes(problem.status);
+}
+
+/** How often something that may pass is tried again, in milliseconds. */
+export const tryAgainAfter = 3000;
+
 /** How long an answer is waited for. */
 const patience = 30_000;
 

@@ -1,7 +1,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { createContext, useContext, useEffect, useState, type ReactNode } from "react";
 
-import { onSignedOut, Problem, request, type Whoami } from "../api/client";
+import { mayPass, onSignedOut, Problem, request, tryAgainAfter, type Whoami } from "../api/client";
 import { whoami } from "../api/queries";
 import { ProblemNotice } from "../ui/notice";
 import { SignIn } from "./signin";
@@ -23,9 +23,6 @@ export function useMayChange(): boolean {
   return role !== "viewer" && scope !== "read";
 }
 
-/** How often a server that does not respond is asked who is signed in. */
-const askAgain = 3000;
-
 /** The code of a link that signs in. It is after the #, which is sent to no server, and leaves the address at once. */
 function takeCode(): string {
   const code = new URLSearchParams(location.hash.slice(1)).get("code") ?? "";
@@ -44,7 +41,7 @@ export function SessionGate({ children }: { children: ReactNode }) {
     ...whoami,
     enabled: !trying,
     retry: false,
-    refetchInterval: (q) => (q.state.error?.status === 0 ? askAgain : false),
+    refetchInterval: (q) => (mayPass(q.state.error) ? tryAgainAfter : false),
   });
 
   useEffect(() => {

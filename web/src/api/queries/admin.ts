@@ -160,5 +160,6 @@ export function whatIf(change: Schemas["WhatIfRequest"]) {
     placeholderData: keepPreviousData,
     staleTime: Infinity, // figures that change by themselves cannot be compared
     retry: false,
+    refetchInterval: false, // whoever asked may ask again
   });
 }

@@ -30,6 +30,7 @@ export function priorityPreview(job: string, priority: number) {
         path: { job }, body: { set: [`priority=${priority}`] }, signal,
       }),
     retry: false,
+    refetchInterval: false, // whoever asked may ask again
     staleTime: 5000,
   });
 }

@@ -30,6 +30,7 @@ export function Home() {
   return (
     <>
       <Headline list={mine.data?.jobs} more={mine.data?.next !== undefined} questions={questions.length} now={now} />
+      {asked.error && <ProblemNotice problem={asked.error} onRetry={() => void asked.refetch()} />}
       <NeedsYou questions={questions} jobs={mine.data?.jobs ?? []} now={now} />
       <h2>My jobs</h2>
       {mine.error && <ProblemNotice problem={mine.error} onRetry={() => void mine.refetch()} />}
