@@ -99,6 +99,17 @@ test("the queue looks right everywhere", async () => {
     await page.goto(address + "queue");
     await row(page, 1).getByText("gamma").waitFor();
     await inspect(page, `queue-${look.name}`);
+
+    for (const span of ["3", "48", "168", ""]) {
+      await page.getByLabel("Look ahead").selectOption(span);
+      await page.waitForURL((u) => (u.searchParams.get("span") ?? "") === span);
+      const places = await page.locator("[role=columnheader] [aria-hidden] span").evaluateAll((words) =>
+        words.map((w) => w.getBoundingClientRect()).map((r) => [r.left, r.right]).sort((a, b) => a[0] - b[0]));
+      places.forEach(([left], i) => {
+        assert.ok(i === 0 || left >= places[i - 1][1], `times at the axis overlap at ${span} hours on ${look.name}`);
+      });
+    }
+
     await row(page, 1).click();
     await page.getByRole("heading", { level: 2, name: /gamma/ }).waitFor();
     await page.getByText("Who holds what").waitFor();

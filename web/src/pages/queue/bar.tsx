@@ -31,13 +31,15 @@ export function Bar({ job, axis, now, holders }: { job: QueuedJob; axis: Axis; n
 }
 
 /** The axis with its times. */
-export function AxisHead({ axis, now }: { axis: Axis; now: number }) {
+export function AxisHead({ axis, now, narrow }: { axis: Axis; now: number; narrow: boolean }) {
   const place = placeOf(axis, now);
+  const room = narrow ? 16 : 9; // that the words of a time need beside now, in percent
+  const fits = (at: number) => Math.abs(at - place) > room && at < 100 - room / 2;
 
   return (
     <div className={styles.axis} aria-hidden="true">
-      {ticksOf(axis)
-        .filter((at) => Math.abs(placeOf(axis, at) - place) > 9)
+      {ticksOf(axis, narrow ? 3 : 6)
+        .filter((at) => fits(placeOf(axis, at)))
         .map((at) => <span key={at} style={{ left: `${placeOf(axis, at)}%` }}>{tick(at, axis, now)}</span>)}
       <span className={styles.today} style={{ left: `${place}%` }}>now</span>
     </div>

@@ -84,7 +84,10 @@ export function QueueList({ total, rowAt, axis, now, open, onOpen, onView }: Pro
         <div role="columnheader" className="figure">#</div>
         <div role="columnheader">Job, and why it waits</div>
         <div role="columnheader" className="figure">Expected start</div>
-        <div role="columnheader"><span className="hidden">Time</span><AxisHead axis={axis} now={now} /></div>
+        <div role="columnheader">
+          <span className="hidden">Time</span>
+          <AxisHead axis={axis} now={now} narrow={narrow} />
+        </div>
       </div>
       <div role="rowgroup" className={styles.body} style={{ height: total * rowHeight }}>
         {drawn.map((index) => {

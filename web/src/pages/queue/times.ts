@@ -85,9 +85,10 @@ export function between(axis: Axis, from: number, to: number): { left: string; w
   return { left: `${left}%`, width: `${placeOf(axis, to) - left}%` };
 }
 
-/** The times that are written at the axis: full hours or days, at most six. */
-export function ticksOf(axis: Axis): number[] {
-  const step = [0.25, 0.5, 1, 2, 3, 6, 12, 24, 48, 96, 168].find((h) => (axis.to - axis.from) / (h * hour) <= 6) ?? 336;
+/** The times that are written at the axis: full hours or days, at most so many. */
+export function ticksOf(axis: Axis, most: number): number[] {
+  const steps = [0.25, 0.5, 1, 2, 3, 6, 12, 24, 48, 96, 168];
+  const step = steps.find((h) => (axis.to - axis.from) / (h * hour) <= most) ?? 336;
   const midnight = new Date(axis.from).setHours(0, 0, 0, 0);
   const ticks: number[] = [];
 
