@@ -29,6 +29,20 @@ test("every page says that the yard is a demo", async () => {
   }
 });
 
+test("what fills the screen leaves room for the note that it is a demo", async () => {
+  const page = await open(browser, state);
+  const { jobs } = await (await page.request.get(`${address}api/v1/jobs?state=running&limit=1`)).json();
+
+  for (const [path, box] of [["jobs", page.getByRole("grid")], [`logs/${jobs[0].id}`, page.locator("[data-wrap]")]]) {
+    await page.goto(address + path);
+    await box.waitFor();
+    const { y, height } = await box.boundingBox();
+    assert.ok(y + height <= page.viewportSize().height, `${path} ends at ${y + height} px`);
+  }
+
+  await page.context().close();
+});
+
 test("the figures of the pages fit each other", async () => {
   const page = await open(browser, state);
   const ask = async (path) => (await page.request.get(`${address}api/v1/${path}`)).json();
