@@ -8,6 +8,7 @@ import (
 
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/place"
 	"trainyard/internal/place/ordered"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -169,6 +170,44 @@ func TestHeldAndPausedJobsAreEdited(t *testing.T) {
 	b := y.Take()
 	if len(b.Orders) != 2 || b.Orders[0].Job != paused {
 		t.Errorf("orders %+v, want both, the one with the higher priority first", b.Orders)
+	}
+}
+
+// A queued job whose GPUs are still to be released is edited like another: it goes back to the queue.
+func TestAJobWhoseStartIsPromisedIsEdited(t *testing.T) {
+	t.Parallel()
+	y, p := scripted(t)
+	y.submit("alice", elastic())
+	y.plan(p, func(v *place.View) place.Plan { return startOn(v, "a", 0b1) })
+	y.runs("a", "j1.1")
+
+	urgent := y.submit("alice", plain(4))
+	y.plan(p, func(v *place.View) place.Plan {
+		plan := startOn(v, "a", 0b1111)
+		plan.Stops = []place.Stop{{Running: v.Running[0], Reason: "preempted"}}
+
+		return plan
+	})
+
+	if n := yardmaster.PromiseCount(y.Yard); n != 1 {
+		t.Fatalf("%d promises, want that of %s", n, urgent)
+	}
+
+	if _, err := y.edit(urgent, "alice", "resources.gpus=2"); err != nil {
+		t.Fatal(err)
+	}
+
+	y.check()
+	y.stops("a", "j1.1")
+
+	b := y.plan(p, func(v *place.View) place.Plan {
+		plan := startOn(v, "a", 0b11)
+		plan.Starts = slices.DeleteFunc(plan.Starts, func(s place.Start) bool { return s.Item.Job != urgent })
+
+		return plan
+	})
+	if len(b.Orders) != 1 || b.Orders[0].Job != urgent {
+		t.Errorf("orders %+v, want that of %s", b.Orders, urgent)
 	}
 }
 
