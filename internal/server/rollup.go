@@ -14,9 +14,10 @@ const (
 	reportWait   = 10 * time.Second
 )
 
-// Postings are added to the totals of the ledger in parts, so that commits wait for none of them for long.
+// Postings are added to the totals of the ledger in parts, so that commits wait for none of them for long, and often:
+// every report reads those that are in no total one by one.
 const (
-	rollUpEvery = 5 * time.Minute
+	rollUpEvery = 30 * time.Second
 	rollUpPart  = 5_000
 )
 
@@ -31,7 +32,7 @@ func (s *Server) rollUpAll(ctx context.Context) {
 	for {
 		n, err := s.Store.RollUp(ctx, rollUpPart)
 		if err != nil && ctx.Err() == nil {
-			s.Log.WarnContext(ctx, "adding up the ledger failed; trying again in a few minutes", "error", err)
+			s.Log.WarnContext(ctx, "adding up the ledger failed; trying again soon", "error", err)
 		}
 		if err != nil || n == 0 {
 			return

@@ -104,16 +104,13 @@ func (r *reading) figures(
 		return nil, nil, err
 	}
 
-	f := store.PostingFilter{From: by.From, To: by.To, Totals: ledger.NodeTotals}
-	if err := r.each(ctx, f, usage.AddNode); err != nil {
-		return nil, nil, err
+	f := store.PostingFilter{
+		From: by.From, To: by.To, Totals: ledger.PayerTotals, ByHour: slices.Contains(by.Group, ledger.ByHour),
 	}
-
-	f.Totals, f.ByHour = ledger.PayerTotals, slices.Contains(by.Group, ledger.ByHour)
-	err = r.each(ctx, f, func(p *ledger.Posting) {
+	err = r.eachBeside(ctx, f, func(p *ledger.Posting) {
 		usage.AddPayer(p)
 		trend.Add(p)
-	})
+	}, ledger.NodeTotals, usage.AddNode)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -299,6 +299,26 @@ func (r *reading) each(ctx context.Context, f store.PostingFilter, add func(*led
 	return nil
 }
 
+// eachBeside is each for two at once, of whom the second one takes other totals, by days.
+func (r *reading) eachBeside(
+	ctx context.Context, f store.PostingFilter, add func(*ledger.Posting), other ledger.Totals, beside func(*ledger.Posting),
+) error {
+	f.Beside = &store.TotalsBeside{Totals: other, Yield: func(p *ledger.Posting) error {
+		beside(p)
+		return nil
+	}}
+
+	if err := r.each(ctx, f, add); err != nil {
+		return err
+	}
+
+	for i := range r.open {
+		beside(&r.open[i])
+	}
+
+	return nil
+}
+
 // sum answers a question: from totals if they are enough, else from the postings of those whom it is about. If it needs
 // more than totals of days and names no beginning, the report begins where there is more.
 func (r *reading) sum(ctx context.Context, q ledger.Query) (*ledger.Report, error) {

@@ -276,7 +276,16 @@ type PostingFilter struct {
 	// ByHour keeps the hours of a day apart.
 	Totals ledger.Totals
 	ByHour bool
-	Last   uint64 // only postings up to this number; with totals that have later ones it fails with ErrLedgerAhead
+	Beside *TotalsBeside // nil for none
+	Last   uint64        // only postings up to this number; with totals that have later ones it fails with ErrLedgerAhead
+}
+
+// TotalsBeside lets one look at the ledger answer a second question from totals of another kind. Both get what is in no
+// total.
+type TotalsBeside struct {
+	Totals ledger.Totals
+	ByHour bool
+	Yield  func(*ledger.Posting) error
 }
 
 // ErrLedgerAhead is the error of reading the ledger up to a posting, if later ones are in the totals already. Who

@@ -242,47 +242,87 @@ func (r *rollup) has(from time.Time) error {
 
 // totals yields what a period has: totals, pieces of postings at its ends, and postings that are in no total yet.
 func (s *Store) totals(ctx context.Context, f *store.PostingFilter, yield func(*ledger.Posting) error) error {
+	readers := []store.TotalsBeside{{Totals: f.Totals, ByHour: f.ByHour, Yield: yield}}
+	if f.Beside != nil {
+		readers = append(readers, *f.Beside)
+	}
+
 	return s.snapshot(ctx, func(tx *dbsql.Tx, r rollup) error {
 		if f.Last > 0 && r.last > f.Last {
 			return store.ErrLedgerAhead
 		}
 
-		for _, piece := range ledger.Pieces(f.From, f.To, f.ByHour) {
-			if piece.Span != ledger.DayTotal {
-				if err := r.has(piece.From); err != nil {
-					return err
-				}
-			}
-
-			var err error
-			if piece.Span != "" {
-				err = s.spanTotals(ctx, tx, f.Totals, piece, yield)
-			} else {
-				err = s.cutPostings(ctx, tx, piece, r.last, yield)
-			}
-
-			if err != nil {
+		for i := range readers {
+			if err := s.wholeTotals(ctx, tx, f, &readers[i], r); err != nil {
 				return err
 			}
 		}
 
-		var w where
-		w.add("seq > ?", int64(r.last))
-		w.add("to_at >= ?", micros(f.From))
+		return s.outsideTotals(ctx, tx, f, r, func(p *ledger.Posting) error {
+			for i := range readers {
+				if err := readers[i].Yield(p); err != nil {
+					return err
+				}
+			}
 
-		if !f.To.IsZero() {
-			w.add("from_at < ?", micros(f.To))
+			return nil
+		})
+	})
+}
+
+// wholeTotals yields the totals of the whole hours and days of a period.
+func (s *Store) wholeTotals(
+	ctx context.Context, tx *dbsql.Tx, f *store.PostingFilter, to *store.TotalsBeside, r rollup,
+) error {
+	for _, piece := range ledger.Pieces(f.From, f.To, to.ByHour) {
+		if piece.Span != ledger.DayTotal {
+			if err := r.has(piece.From); err != nil {
+				return err
+			}
 		}
 
-		return stream(ctx, s, tx, "posting", postingTable.selects()+w.conditions()+"ORDER BY seq", w.args, readPosting,
-			func(p *ledger.Posting) error {
-				if f.Last > 0 && p.Seq > f.Last {
-					return nil
-				}
+		if piece.Span == "" {
+			continue
+		}
 
-				return yield(p)
-			})
-	})
+		if err := s.spanTotals(ctx, tx, to.Totals, piece, to.Yield); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// outsideTotals yields the postings of a period that are in no total of it: at its ends, and those that are new.
+func (s *Store) outsideTotals(
+	ctx context.Context, tx *dbsql.Tx, f *store.PostingFilter, r rollup, yield func(*ledger.Posting) error,
+) error {
+	for _, piece := range ledger.Pieces(f.From, f.To, f.ByHour) {
+		if piece.Span != "" {
+			continue
+		}
+
+		if err := s.cutPostings(ctx, tx, piece, r.last, yield); err != nil {
+			return err
+		}
+	}
+
+	var w where
+	w.add("seq > ?", int64(r.last))
+	w.add("to_at >= ?", micros(f.From))
+
+	if !f.To.IsZero() {
+		w.add("from_at < ?", micros(f.To))
+	}
+
+	return stream(ctx, s, tx, "posting", postingTable.selects()+w.conditions()+"ORDER BY seq", w.args, readPosting,
+		func(p *ledger.Posting) error {
+			if f.Last > 0 && p.Seq > f.Last {
+				return nil
+			}
+
+			return yield(p)
+		})
 }
 
 // spanTotals yields the totals of whole days or hours.

@@ -201,6 +201,8 @@ func totalsStandForPostings(h *harness) {
 			q := ledger.Query{From: from, To: to, Group: keys}
 			h.same("sums", h.sum(s, q, q.Totals()), h.sum(s, q, ""))
 
+			h.same("sums beside others", h.sumBeside(s, q), h.sum(s, q, ""))
+
 			all := ledger.Query{Group: keys}
 			h.same("sums of all", h.sum(s, all, all.Totals()), h.sum(s, all, ""))
 		}
@@ -236,6 +238,44 @@ func (h *harness) sum(s store.Store, q ledger.Query, of ledger.Totals) *ledger.R
 		sum.Add(p)
 		return nil
 	}))
+
+	r, err := sum.Report()
+	h.must(err)
+
+	return r
+}
+
+// sumBeside answers a query from totals, beside another that asks for totals of the other kind.
+func (h *harness) sumBeside(s store.Store, q ledger.Query) *ledger.Report {
+	h.Helper()
+	other := ledger.Query{From: q.From, To: q.To, Group: []ledger.Key{ledger.ByClass}}
+	of := ledger.NodeTotals
+	if q.Totals() == of {
+		of = ledger.PayerTotals
+	}
+
+	sum, err := ledger.NewSummary(q)
+	h.must(err)
+	beside, err := ledger.NewSummary(other)
+	h.must(err)
+
+	adds := func(s *ledger.Summary) func(*ledger.Posting) error {
+		return func(p *ledger.Posting) error {
+			s.Add(p)
+			return nil
+		}
+	}
+
+	f := store.PostingFilter{
+		From: q.From, To: q.To, Totals: of, Beside: &store.TotalsBeside{
+			Totals: q.Totals(), ByHour: slices.Contains(q.Group, ledger.ByHour), Yield: adds(sum),
+		},
+	}
+	h.must(s.Postings(h.context(), f, adds(beside)))
+
+	got, err := beside.Report()
+	h.must(err)
+	h.same("the other", got, h.sum(s, other, ""))
 
 	r, err := sum.Report()
 	h.must(err)
