@@ -137,12 +137,28 @@ type listJobsInput struct {
 
 // listJobs answers with a page of jobs as it is sent.
 func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*huma.StreamResponse, error) {
-	page, err := s.pageOfJobs(ctx, in)
+	f, err := jobFilter(ctx, in)
 	if err != nil {
-		return nil, err
+		return nil, httpapi.ToProblem(err)
 	}
 
-	text, err := s.encoded.page(page)
+	question, err := json.Marshal(struct {
+		store.JobFilter
+
+		Counts bool
+	}{f, in.Counts})
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
+	text, err := s.lists.ask(ctx, string(question), func(ctx context.Context) ([]byte, error) {
+		page, err := s.readJobs(ctx, f, in.Counts)
+		if err != nil {
+			return nil, err
+		}
+
+		return s.encoded.page(page)
+	})
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -158,6 +174,21 @@ func (s *Server) listJobs(ctx context.Context, in *listJobsInput) (*huma.StreamR
 
 // pageOfJobs reads a page of jobs with what is known of them.
 func (s *Server) pageOfJobs(ctx context.Context, in *listJobsInput) (*jobPage, error) {
+	f, err := jobFilter(ctx, in)
+	if err != nil {
+		return nil, httpapi.ToProblem(err)
+	}
+
+	page, err := s.readJobs(ctx, f, in.Counts)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
+	return page, nil
+}
+
+// jobFilter returns which jobs a caller asks for, as far as they may see them, and one more than they ask for.
+func jobFilter(ctx context.Context, in *listJobsInput) (store.JobFilter, error) {
 	f := store.JobFilter{
 		Owner:   id.User(in.Owner),
 		Project: id.Project(in.Project),
@@ -176,32 +207,33 @@ func (s *Server) pageOfJobs(ctx context.Context, in *listJobsInput) (*jobPage, e
 	}
 
 	if err := confineJobs(ctx, &f); err != nil {
-		return nil, httpapi.ToProblem(err)
+		return f, err
 	}
 
 	if err := filterStates(&f, in.State); err != nil {
-		return nil, httpapi.ToProblem(err)
+		return f, err
 	}
 
-	if err := turnTo(&f, in.Cursor); err != nil {
-		return nil, httpapi.ToProblem(err)
-	}
+	return f, turnTo(&f, in.Cursor)
+}
 
+// readJobs reads a page of jobs, of which the filter lets one more through.
+func (s *Server) readJobs(ctx context.Context, f store.JobFilter, counts bool) (*jobPage, error) {
 	jobs, err := s.Store.Jobs(ctx, f)
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, err
 	}
 
 	page := &jobPage{}
-	if in.Counts {
+	if counts {
 		page.counts, err = s.countJobs(ctx, f)
 		if err != nil {
-			return nil, s.fail(ctx, err)
+			return nil, err
 		}
 	}
 
-	if len(jobs) > in.Limit {
-		jobs = jobs[:in.Limit]
+	if len(jobs) == f.Limit {
+		jobs = jobs[:f.Limit-1]
 		page.next = cursorOf(&f, &jobs[len(jobs)-1])
 	}
 
@@ -213,7 +245,7 @@ func (s *Server) pageOfJobs(ctx context.Context, in *listJobsInput) (*jobPage, e
 	// A list of what is stored is of use also where nothing else is known: another server leads.
 	briefs, err := s.briefs(ctx, jobs)
 	if err != nil && fault.KindOf(err) != fault.Unavailable {
-		return nil, s.fail(ctx, err)
+		return nil, err
 	}
 
 	for i := range briefs {
@@ -222,7 +254,7 @@ func (s *Server) pageOfJobs(ctx context.Context, in *listJobsInput) (*jobPage, e
 
 	foreseen, err := s.seer.Waiting(jobs)
 	if err != nil && fault.KindOf(err) != fault.Unavailable {
-		return nil, s.fail(ctx, err)
+		return nil, err
 	}
 
 	for i := range foreseen {

@@ -127,6 +127,7 @@ type Server struct {
 	health     *health
 	mux        *gate
 	encoded    encodedJobs // of lists
+	lists      jointly[[]byte]
 	api        huma.API
 	router     httpapi.Router
 	agents     *agentapi.Server
