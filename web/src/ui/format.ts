@@ -42,8 +42,10 @@ export function dollars(amount: number): string {
 }
 
 export function integer(n: number): string {
-  return n.toLocaleString("en-US");
+  return integers.format(n);
 }
+
+const integers = new Intl.NumberFormat("en-US"); // to make one takes longer than to use it
 
 /** A measured value, with as many digits as say something. */
 export function figure(value: number): string {

@@ -218,7 +218,7 @@ export function LogView(props: Props) {
                     times={times}
                     marked={n === mark}
                     hit={line && hits.get(keyOf(line))}
-                    href={hrefOf(n)}
+                    hrefOf={hrefOf}
                     onMark={mayMark}
                     onWhole={() => void lines.loadWhole(n)}
                   />
@@ -346,17 +346,17 @@ interface RowProps {
   times: boolean;
   marked: boolean;
   hit: LogLine | undefined; // what a search has found in it
-  href: string;
+  hrefOf: (line: number) => string; // called for the rows that are drawn, not for all in every frame
   onMark: (e: MouseEvent, line: number) => void;
   onWhole: () => void;
 }
 
 const sameRow = (a: RowProps, b: RowProps): boolean =>
   a.number === b.number && a.line === b.line && a.ranks === b.ranks && a.times === b.times &&
-  a.marked === b.marked && a.hit === b.hit && a.href === b.href;
+  a.marked === b.marked && a.hit === b.hit && a.hrefOf === b.hrefOf;
 
 /** A line. It is drawn again only if what it shows has changed. */
-const Row = memo(function Row({ number, line, ranks, times, marked, hit, href, onMark, onWhole }: RowProps) {
+const Row = memo(function Row({ number, line, ranks, times, marked, hit, hrefOf, onMark, onWhole }: RowProps) {
   const pieces = useMemo(() => (line ? parseAnsi(line.text, spansOf(line.text, hit?.matches)) : []), [line, hit]);
   const shown = integer(ranks ? (line?.number ?? 0) : number);
 
@@ -371,7 +371,7 @@ const Row = memo(function Row({ number, line, ranks, times, marked, hit, href, o
     >
       <a
         className={styles.number}
-        href={href}
+        href={hrefOf(number)}
         aria-label={ranks ? `Rank and line ${line?.rank ?? ""}:${shown}` : `Line ${shown}`}
         aria-current={marked ? "true" : undefined}
         onClick={(e) => { onMark(e, number); }}
@@ -399,11 +399,14 @@ const Row = memo(function Row({ number, line, ranks, times, marked, hit, href, o
   );
 }, sameRow);
 
-/** The time of a line, to the millisecond. */
+/** The time of a line, to the millisecond. Every frame of a log that is scrolled has many. */
 function clock(at: string): string {
   const t = new Date(at);
+  const two = (n: number) => String(n).padStart(2, "0");
 
-  return `${t.toLocaleTimeString("en-GB")}.${String(t.getMilliseconds()).padStart(3, "0")}`;
+  const millis = String(t.getMilliseconds()).padStart(3, "0");
+
+  return `${two(t.getHours())}:${two(t.getMinutes())}:${two(t.getSeconds())}.${millis}`;
 }
 
 function classOf(s: Style): string {
