@@ -95,7 +95,7 @@ func (s *Server) shareLogs(
 			}
 
 			then.end = true
-			feed.Publish(fanout.Item[logPlace]{Data: buffer.take(), Joint: joint, After: then})
+			feed.End(fanout.Item[logPlace]{Data: buffer.take(), Joint: joint, After: then})
 
 			return nil
 		case page.more:

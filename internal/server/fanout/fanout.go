@@ -175,6 +175,24 @@ func (f *Feed[K, P]) Publish(item Item[P]) {
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
 
+	f.add(item)
+	f.wake()
+}
+
+// End hands the last item to all followers. Whoever sees that it is there sees that the feed has ended, too, so that
+// nobody skips to a place after it.
+func (f *Feed[K, P]) End(item Item[P]) {
+	f.hub.mu.Lock()
+	defer f.hub.mu.Unlock()
+
+	f.add(item)
+	f.over = true
+	f.remove()
+	f.wake()
+}
+
+// add keeps an item for all followers. It is called with the lock.
+func (f *Feed[K, P]) add(item Item[P]) {
 	f.lines += int64(item.Lines)
 	f.bytes += len(item.Data)
 	f.items = append(f.items, entry[P]{item, f.lines})
@@ -185,7 +203,6 @@ func (f *Feed[K, P]) Publish(item Item[P]) {
 	}
 
 	f.trim()
-	f.wake()
 }
 
 // Pace lets the followers take what was published while there is much of it, but waits no longer than d.

@@ -306,6 +306,37 @@ func TestAFeedThatEndsSaysSo(t *testing.T) {
 	}
 }
 
+func TestNobodySkipsTheEnd(t *testing.T) {
+	t.Parallel()
+	h := NewHub[string, int](100, 100)
+	fast, slow := joined(t, h, 0), joined(t, h, 0)
+	defer fast.Leave()
+	defer slow.Leave()
+
+	slow.feed.publish(10, 1)
+	slow.feed.End(Item[int]{Data: []byte("end"), After: 1})
+
+	// What publishes the feed has not returned yet.
+	if got := places(t, fast); len(got) != 2 {
+		t.Errorf("places %v, want two", got)
+	}
+
+	if lines, at, ok := slow.Skip(); ok {
+		t.Errorf("%d lines are skipped, to %d, which is the end", lines, at)
+	}
+
+	if _, _, err := fast.Next(); !errors.Is(err, io.EOF) {
+		t.Errorf("after the end: %v", err)
+	}
+
+	next := joined(t, h, 1) // begins another feed
+	defer next.Leave()
+
+	if next.feed == slow.feed {
+		t.Error("a feed that has ended was joined")
+	}
+}
+
 func TestABurstWaitsForThoseWhoTakeIt(t *testing.T) {
 	t.Parallel()
 	const room = 1 << 20
