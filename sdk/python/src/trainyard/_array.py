@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from types import SimpleNamespace
 
 
-class Element(NamedTuple):
+class Element(SimpleNamespace):
     """The place of a job in the array that its job file made."""
 
     array: str  # id of the array, such as a12
     index: int  # from 0
     size: int
     value: str
+
+    def __init__(self, array: str, index: int, size: int, value: str) -> None:
+        super().__init__(array=array, index=index, size=size, value=value)
 
 
 def element() -> Element | None:
