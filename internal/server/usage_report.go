@@ -301,7 +301,11 @@ func (r *reading) each(ctx context.Context, f store.PostingFilter, add func(*led
 
 // eachBeside is each for two at once, of whom the second one takes other totals, by days.
 func (r *reading) eachBeside(
-	ctx context.Context, f store.PostingFilter, add func(*ledger.Posting), other ledger.Totals, beside func(*ledger.Posting),
+	ctx context.Context,
+	f store.PostingFilter,
+	add func(*ledger.Posting),
+	other ledger.Totals,
+	beside func(*ledger.Posting),
 ) error {
 	f.Beside = &store.TotalsBeside{Totals: other, Yield: func(p *ledger.Posting) error {
 		beside(p)
