@@ -260,7 +260,9 @@ func TestForecastsOfRealTrainings(t *testing.T) {
 			continue
 		}
 
-		if f.Source != k.source || f.Basis != k.basis || f.Metric != k.metric {
+		// Those that have ended by then are history for the others, if the machine lets them run at very unequal speeds.
+		based := f.Basis == k.basis || k.basis == job.BasisCurve && (f.Basis == job.BasisHistory || f.Basis == job.BasisBoth)
+		if f.Source != k.source || !based || f.Metric != k.metric {
 			t.Errorf(
 				"%s with seed %s is foretold by %s of %s from %q (%s), want %s from %q",
 				tr.kind,
