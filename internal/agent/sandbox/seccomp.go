@@ -2,12 +2,14 @@ package sandbox
 
 import "golang.org/x/sys/unix"
 
-// Offsets in the data that a filter sees: the call, the architecture, and the lower half of the first argument on the
+// Offsets in the data that a filter sees: the call, the architecture, and the lower halves of the first arguments on the
 // little-endian machines that we support.
 const (
 	numberOffset = 0
 	archOffset   = 4
 	arg0Offset   = 16
+	arg1Offset   = 24
+	arg2Offset   = 32
 )
 
 // newNamespaces are the flags of clone and unshare that make namespaces.
@@ -61,6 +63,13 @@ func filter() []unix.SockFilter {
 
 	// A filter cannot read the flags of clone3, which are in memory. Libraries use clone if it does not exist.
 	f = append(f, jumpEqual(unix.SYS_CLONE3, 0, 1), enosys)
+
+	// A socket that is bound to a device is not subject to routing rules, by which the metadata service is blocked: where
+	// they refuse a way, the kernel takes the address for one on the wire.
+	f = append(f,
+		jumpEqual(unix.SYS_SETSOCKOPT, 0, 7),
+		load(arg1Offset), jumpEqual(unix.SOL_SOCKET, 0, 4),
+		load(arg2Offset), jumpEqual(unix.SO_BINDTODEVICE, 1, 0), jumpEqual(unix.SO_BINDTOIFINDEX, 0, 1), eperm, allow)
 
 	// clone and unshare are for threads and processes, not for namespaces.
 	f = append(f,
