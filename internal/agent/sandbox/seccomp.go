@@ -2,8 +2,8 @@ package sandbox
 
 import "golang.org/x/sys/unix"
 
-// Offsets in the data that a filter sees: the call, the architecture, and the lower halves of the first arguments on the
-// little-endian machines that we support.
+// Offsets in the data that a filter sees: the call, the architecture, and the lower halves of the first arguments
+// on the little-endian machines that we support.
 const (
 	numberOffset = 0
 	archOffset   = 4
