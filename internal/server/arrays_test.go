@@ -56,7 +56,7 @@ func TestTenThousandElementsAreOneRequest(t *testing.T) {
 	y.must(err)
 
 	if len(single.Jobs) != 1 || single.Jobs[0].ID != "j1" {
-		t.Errorf("jobs that are no elements: %v", ids(single.Jobs))
+		t.Errorf("jobs outside of arrays: %v", ids(single.Jobs))
 	}
 
 	done, err := ada.ChangeArray(t.Context(), "a2", "cancel")
