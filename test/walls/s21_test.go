@@ -237,9 +237,21 @@ func TestS21_AShellHasATerminal(t *testing.T) {
 
 		return strings.Contains(shown.String(), "awake-4")
 	})
-	types("exit 9\r")
 
-	err = cmd.Wait()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+
+	y.await(t, "the shell has ended", func() bool {
+		_, _ = io.WriteString(screen, "exit 9\r") // fails once it has
+		time.Sleep(50 * time.Millisecond)
+
+		select {
+		case err = <-ended:
+			return true
+		default:
+			return false
+		}
+	})
 
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 9 {
