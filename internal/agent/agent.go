@@ -176,6 +176,7 @@ type Agent struct {
 	sdk           string                   // the file of the Python SDK, "" if there is none
 	curves        curves
 	uses          uses
+	activities    activities
 	space         space
 	reportSeq     uint64   // of the last report; Run's own, and the report loop's after that
 	spotLook      spotLook // nil if this machine is not taken back

@@ -183,6 +183,7 @@ func (a *Agent) report(ctx context.Context) (api.ReportReply, error) {
 	a.mu.Unlock()
 	r.Ranks, r.Data = a.addProgress(ranks, server), a.data.cache.Copies()
 	a.addUse(r.Ranks)
+	a.activities.add(a.clk.Now(), r.Ranks)
 
 	if a.machine != nil && len(a.fakeGPUs) == 0 {
 		r.GPUs = a.machine.Readings()

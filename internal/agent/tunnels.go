@@ -63,7 +63,8 @@ func (a *Agent) serveTunnel(ctx context.Context, r api.TunnelRequest) {
 		err = fault.New(fault.OverLimit, "too_many_tunnels", "the node has %d tunnels open, which is the limit", maxTunnels)
 	}
 
-	s := &tunnelServer{end: end, rt: a.rt, request: r}
+	name := key{r.Run, r.Start.Rank}.name()
+	s := &tunnelServer{end: end, rt: a.rt, request: r, touch: func() { a.activities.touch(a.clk.Now(), name) }}
 	if err == nil {
 		err = s.serve(ctx)
 	}
@@ -94,6 +95,7 @@ type tunnelServer struct {
 	end     *api.Tunnel
 	rt      Runtime
 	request api.TunnelRequest
+	touch   func() // something went through it
 }
 
 // serve carries out what the tunnel is for. It returns what went wrong before anything was started, or nil: how a
@@ -160,10 +162,10 @@ func (s *tunnelServer) serveVisitor(ctx context.Context, guest runtime.Visitor) 
 	}()
 
 	var output sync.WaitGroup
-	output.Go(func() { _ = s.end.Copy(ctx, api.StreamOut, guest.Output()) })
+	output.Go(func() { _ = s.end.Copy(ctx, api.StreamOut, noticed{guest.Output(), s.touch}) })
 
 	if errs := guest.Errors(); errs != nil {
-		output.Go(func() { _ = s.end.Copy(ctx, api.StreamErr, errs) })
+		output.Go(func() { _ = s.end.Copy(ctx, api.StreamErr, noticed{errs, s.touch}) })
 	}
 
 	select {
@@ -212,7 +214,7 @@ func (s *tunnelServer) obey(ctx context.Context, guest runtime.Visitor) {
 		case m.Control != nil && m.Control.Signal != "":
 			_ = guest.Signal(strings.TrimPrefix(m.Control.Signal, "SIG"))
 		case m.Control != nil || m.Stream != api.StreamIn:
-		case !in.add(m.Data):
+		case !s.take(in, m.Data):
 			return // it sends more than it may
 		}
 	}
@@ -232,7 +234,7 @@ func (s *tunnelServer) servePort(ctx context.Context) error {
 	}
 
 	sent := make(chan error, 1)
-	go func() { sent <- s.end.Copy(ctx, api.StreamOut, conn) }()
+	go func() { sent <- s.end.Copy(ctx, api.StreamOut, noticed{conn, s.touch}) }()
 
 	received := make(chan error, 1)
 	in := s.feed(ctx, portInput{conn}, false)
@@ -293,10 +295,16 @@ func (s *tunnelServer) runEnded() bool {
 func (s *tunnelServer) receiveTo(ctx context.Context, in *input) {
 	for {
 		m, err := s.end.Receive(ctx)
-		if err != nil || m.Control == nil && m.Stream == api.StreamIn && !in.add(m.Data) {
+		if err != nil || m.Control == nil && m.Stream == api.StreamIn && !s.take(in, m.Data) {
 			return
 		}
 	}
+}
+
+// take stores input of the tunnel. It is false if the client has sent more than it may.
+func (s *tunnelServer) take(in *input, data []byte) bool {
+	s.touch()
+	return in.add(data)
 }
 
 // portInput is what is sent to a port. Its end leaves the other direction open.

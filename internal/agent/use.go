@@ -75,6 +75,8 @@ func (a *Agent) measureUse(s *sampler.Sampler, now time.Time) {
 		measured[name] = u
 	}
 
+	a.activities.look(now, measured)
+
 	a.uses.mu.Lock()
 	defer a.uses.mu.Unlock()
 

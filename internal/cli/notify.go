@@ -20,8 +20,8 @@ func (a *app) notify() *cobra.Command {
 		Short: "Be notified of failed, finished or stalled jobs by webhook, Slack or mail",
 		Args:  exit.NoArgs,
 		Long: `Set channels over which you are notified of what happens to your jobs, or a project of its jobs. Topics are
-done, failed, stalled (no progress is reported), nan (a metric is not a number), needs_you (the
-inbox has a question) and budget (a quota or budget is nearly used up).
+done, failed, stalled (no progress is reported), nan (a metric is not a number), idle (an interactive job will be
+stopped), needs_you (the inbox has a question) and budget (a quota or budget is nearly used up).
 
 A notification that the receiver does not accept is sent again, with growing pauses, for a day; then
 it is given up, and the event notify.gave_up says so.`,

@@ -35,6 +35,8 @@ type RankReport struct {
 	Use *Use
 	// Silent says that the rank has ended and has printed nothing: there is no log of it.
 	Silent bool
+	// Idle is for how many seconds nobody and nothing has used the rank; nil if its agent does not know.
+	Idle *int64
 }
 
 // RestoreFailure says which checkpoint could not be restored.

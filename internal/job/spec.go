@@ -66,6 +66,7 @@ type Spec struct {
 	Expect      Duration          `json:"expect,omitempty"`
 	MaxDuration Duration          `json:"max_duration,omitempty"` // stopped when a run takes longer
 	Grace       Duration          `json:"grace,omitempty"`        // between SIGTERM and SIGKILL
+	Interactive *Interactive      `json:"interactive,omitempty"`  // of a job that a person works in; nil for others
 	Deadline    *time.Time        `json:"deadline,omitempty"`
 	LateCost    Money             `json:"late_cost,omitempty"` // for each hour past the deadline
 	Speed       *Speed            `json:"speed,omitempty"`

@@ -317,6 +317,7 @@ func aimFields() []field {
 			},
 			doc: "A run that takes longer is stopped. Without it there is no limit.",
 		},
+		interactiveField(),
 		{name: "deadline", kind: deadlineKind(), example: "2026-12-01T09:00", also: []string{"due"},
 			doc:   "When the job should be finished. Without a zone it is in the time zone of the submitter.",
 			later: "used by the policies rules, edf and andreas; others only store and show it."},

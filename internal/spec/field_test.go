@@ -30,6 +30,9 @@ func TestEveryFieldIsRead(t *testing.T) {
 		{"setup: [pip install x, make]", func(s *job.Spec) { s.Setup = "pip install x\nmake" }},
 		{"setup: |\n  one\n  two\n", func(s *job.Spec) { s.Setup = "one\ntwo\n" }},
 		{"setup: true", func(s *job.Spec) { s.Setup = "true" }},
+		{"interactive: {idle: 30m}", func(s *job.Spec) {
+			s.Interactive = &job.Interactive{Idle: job.Duration(30 * time.Minute)}
+		}},
 		{"framework: pytorch", func(s *job.Spec) { s.Framework = "pytorch" }},
 		{
 			"model: {kind: cnn, task: vision, params: 25.6M}",

@@ -325,8 +325,8 @@ func TestSchemaHasTheKeysOfTheParser(t *testing.T) {
 		t.Errorf("keys (-parser +schema)\n%s", diff)
 	}
 
-	if len(got) != 74 {
-		t.Errorf("there are %d keys, want 74", len(got))
+	if len(got) != 76 {
+		t.Errorf("there are %d keys, want 76", len(got))
 	}
 }
 

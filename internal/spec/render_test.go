@@ -63,6 +63,10 @@ func specs() *rapid.Generator[job.Spec] {
 			s.LateCost = job.Money(rapid.Int64Range(0, 1e15).Draw(t, "late_cost"))
 		}
 
+		if rapid.Bool().Draw(t, "interactive") {
+			s.Interactive = &job.Interactive{Idle: job.Duration(rapid.Int64Range(60, 1e6).Draw(t, "idle")) * job.Duration(time.Second)}
+		}
+
 		s.Speed = drawSpeed(t, s.Resources)
 		if env := rapid.MapOf(rapid.StringMatching(`[A-Z_a-z][A-Z_a-z0-9]{0,8}`),
 			rapid.String().Filter(func(s string) bool { return !strings.Contains(s, "\x00") })).Draw(t, "env"); len(env) > 0 {

@@ -33,6 +33,7 @@ const (
 	TopicFailed   Topic = "failed"
 	TopicStalled  Topic = "stalled"   // a job reports no progress
 	TopicNaN      Topic = "nan"       // a metric is not a number
+	TopicIdle     Topic = "idle"      // a job that a person works in is idle and will be stopped
 	TopicNeedsYou Topic = "needs_you" // the inbox has a question
 	TopicBudget   Topic = "budget"    // a quota or budget is nearly used up, or is, or will be
 )
@@ -46,6 +47,7 @@ var topics = []struct {
 	{TopicFailed, []string{"job.failed"}},
 	{TopicStalled, []string{"job.progress_stalled"}},
 	{TopicNaN, []string{"job.metric_not_number"}},
+	{TopicIdle, []string{"job.idle"}},
 	{TopicNeedsYou, []string{"inbox.asked"}},
 	{TopicBudget, []string{"budget.near", "budget.used_up", "budget.forecast"}},
 }

@@ -45,6 +45,7 @@ type liveFacts struct {
 	runs   bool // it has nodes: what it has done grows
 	fake   bool
 	silent []silence
+	idle   time.Time       // when it is stopped unless somebody uses it; zero if it is not idle
 	meters []*ledger.State // of the nodes of its ranks
 }
 
@@ -108,7 +109,7 @@ func (r *jobRecord) unworked() bool {
 
 // liveFactsOf returns what is known of the live run of a job.
 func (y *Yard) liveFactsOf(r *jobRecord) *liveFacts {
-	f := &liveFacts{cost: r.Cost, ran: r.Ran, run: r.run.Run}
+	f := &liveFacts{cost: r.Cost, ran: r.Ran, run: r.run.Run, idle: r.run.idle.stop}
 	f.run.Ranks = slices.Clone(r.run.Ranks)
 
 	if rn := r.running; rn != nil {

@@ -65,14 +65,18 @@ func (s *Snapshot) Brief(now time.Time, j *job.Job, explainer Explainer) Brief {
 	return b
 }
 
-// remarks says what the owner of a job should know beside its state: nodes of its run that do not report, and memory
-// that was raised after it ran out of it. The sentences stay the same as long as that holds.
+// remarks says what the owner of a job should know beside its state: nodes of its run that do not report, that it will
+// be stopped because it is idle, and memory that was raised after it ran out of it. The sentences stay the same as long as that holds.
 func (s *Snapshot) remarks(now time.Time, j *job.Job, f *facts) []string {
 	var list []string
 
 	if f.live != nil {
 		for _, n := range f.live.silent {
 			list = append(list, fmt.Sprintf("node %s has not reported since %s", n.node, humanize.Time(n.seen, now.UTC())))
+		}
+
+		if !f.live.idle.IsZero() && j.State == job.Running {
+			list = append(list, idleWords(f.live.idle, now))
 		}
 	}
 

@@ -54,6 +54,7 @@ func (y *Yard) watch(node id.Node, rep *RankReport, marks bool) {
 
 	if rep.State == job.RunRunning && k.State == job.RunRunning {
 		y.watchSuspension(r, run, k, &rep.Suspension)
+		y.watchIdle(r, run, rep)
 	}
 }
 

@@ -257,6 +257,7 @@ type runRecord struct {
 	restore       id.Checkpoint // from which it continues, "" if it began anew
 	corrupt       bool          // that checkpoint turned out to be corrupt
 	slowNoted     bool          // its owner knows that it is too slow
+	idle          idleness      // of a job that a person works in
 	faster        faster        // for which it waits
 	reclaim       *reclaim      // its node will be gone soon, nil if no notice was given
 	fence         time.Time     // before which a rank on a node that was removed may still be alive; zero if there is none

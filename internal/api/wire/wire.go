@@ -82,4 +82,6 @@ type RankReport struct {
 	Use *job.Use `json:"use,omitempty" doc:"what the rank uses of its node and has used so far"`
 	// Silent is left out by an agent of an earlier version, which uploads an empty log instead.
 	Silent bool `json:"silent,omitempty" doc:"the rank has ended and has printed nothing, so no output of it will follow"`
+	// Idle is left out by an agent of an earlier version, and by one that cannot measure what the rank uses.
+	Idle *int64 `json:"idle,omitempty" minimum:"0" doc:"seconds since the rank was last active: something went through a tunnel to it, or it used CPUs or GPUs"`
 }

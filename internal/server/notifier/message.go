@@ -48,6 +48,7 @@ var predicates = map[tenant.Topic]string{
 	tenant.TopicFailed:   "failed",
 	tenant.TopicStalled:  "reports no progress",
 	tenant.TopicNaN:      "has a metric that is not a number",
+	tenant.TopicIdle:     "is idle and will be stopped",
 	tenant.TopicNeedsYou: "needs a decision",
 	tenant.TopicBudget:   "budget alert",
 }

@@ -5515,6 +5515,11 @@ export interface components {
             ended?: string;
             /** Format: int64 */
             exit_code?: number;
+            /**
+             * Format: int64
+             * @description seconds since the rank was last active: something went through a tunnel to it, or it used CPUs or GPUs
+             */
+            idle?: number;
             /** @description memory that the program had and asked for when it ran out of it */
             needed?: string;
             /** Format: int64 */
