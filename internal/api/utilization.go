@@ -18,7 +18,9 @@ type Utilization struct {
 	Elapsed float64     `json:"elapsed_seconds" doc:"time from the first measurement to the last"`
 	Samples int         `json:"samples" doc:"number of measurements of the rank that was measured most often"`
 	Asked   Asked       `json:"asked"`
+	At      *time.Time  `json:"at,omitempty" doc:"when it was measured last"`
 	Now     *UseAmounts `json:"now,omitempty" doc:"newest measurement"`
+	Rates   *UseRates   `json:"rates,omitempty" doc:"between the two newest measurements"`
 	Mean    UseAmounts  `json:"mean"`
 	Peak    UseAmounts  `json:"peak" doc:"most that was seen, of memory on one node"`
 	Total   Totals      `json:"total"`
@@ -43,6 +45,14 @@ type UseAmounts struct {
 	Memory    *int64   `json:"memory,omitempty" doc:"bytes"`
 	GPUBusy   *float64 `json:"gpu_busy,omitempty" doc:"share of the time in which its GPUs worked, 0 to 1"`
 	GPUMemory *int64   `json:"gpu_memory,omitempty" doc:"bytes in use on one GPU"`
+}
+
+// UseRates are bytes a second. What was not measured is absent.
+type UseRates struct {
+	Read     *float64 `json:"read,omitempty" doc:"bytes a second read from disks"`
+	Written  *float64 `json:"written,omitempty" doc:"bytes a second written to disks"`
+	Received *float64 `json:"received,omitempty" doc:"bytes a second received from the network"`
+	Sent     *float64 `json:"sent,omitempty" doc:"bytes a second sent to the network"`
 }
 
 // Totals are sums over the run. What was not measured is absent.

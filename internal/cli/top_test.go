@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"net/http"
 	"testing"
+	"time"
 
 	"trainyard/internal/api"
 	"trainyard/internal/cli/exit"
+	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
 
@@ -55,5 +58,44 @@ func TestUseIsShown(t *testing.T) {
 		}
 
 		golden(t, name, p.stdout.String())
+	}
+}
+
+// TestTheUseOfAJobIsFollowedToItsEnd: where nobody looks there is a line for each measurement.
+func TestTheUseOfAJobIsFollowedToItsEnd(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	looks := 0
+
+	y.mux.HandleFunc("GET /api/v1/jobs/j7", func(w http.ResponseWriter, _ *http.Request) {
+		looks++
+		use := someUse()[0]
+		detail := api.JobDetail{Job: someJobs()[0], Spec: []byte(`{"run":"train"}`), Utilization: &use}
+		detail.ID, detail.State = "j7", job.Running
+		use.Rates = &api.UseRates{Read: new(float64(3 << 20)), Written: new(0.0)}
+		use.At = new(now)
+
+		switch looks {
+		case 1:
+		case 2:
+			use.At = new(now.Add(5 * time.Second))
+			use.Now.GPUBusy = new(0.5)
+		default:
+			detail.State = job.Succeeded
+		}
+
+		reply(w, http.StatusOK, detail)
+	})
+
+	p := newPerson(t).at(t, y)
+	if code := p.types(t.Context(), "top", "j7"); code != exit.OK {
+		t.Fatalf("exit code %d: %s", code, p.stderr)
+	}
+
+	golden(t, "top-live", p.stdout.String())
+
+	known := map[id.Job]time.Time{"j7": now}
+	if old := liveLines([]api.Utilization{{Job: "j7", At: new(now)}}, known); len(old) > 0 {
+		t.Errorf("a measurement is written twice: %s", old)
 	}
 }

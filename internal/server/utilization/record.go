@@ -50,9 +50,29 @@ type rankRecord struct {
 	BusyPeak  float64 `json:"busy_peak"`
 	// IdleGPUs counts, by GPU, the samples in which it did nothing.
 	IdleGPUs map[int]int `json:"idle_gpus,omitempty"`
-	Width    int         `json:"width"` // samples in a point of the course
-	Points   []point     `json:"points,omitempty"`
-	Open     point       `json:"open,omitzero"` // the point that is being filled
+	// Rates are those between the two newest measurements.
+	Rates  rates   `json:"rates,omitzero"`
+	Width  int     `json:"width"` // samples in a point of the course
+	Points []point `json:"points,omitempty"`
+	Open   point   `json:"open,omitzero"` // the point that is being filled
+}
+
+// rates are bytes a second.
+type rates struct {
+	Read     float64 `json:"read,omitempty"`
+	Written  float64 `json:"written,omitempty"`
+	Received float64 `json:"received,omitempty"`
+	Sent     float64 `json:"sent,omitempty"`
+}
+
+// ratesBetween returns the rates between two measurements.
+func ratesBetween(before, now *job.Use, seconds float64) rates {
+	rate := func(from, to int64) float64 { return float64(max(to-from, 0)) / seconds }
+
+	return rates{
+		Read: rate(before.Read, now.Read), Written: rate(before.Written, now.Written),
+		Received: rate(before.Received, now.Received), Sent: rate(before.Sent, now.Sent),
+	}
 }
 
 // point is a piece of the course: the mean of a number of samples.
@@ -136,6 +156,7 @@ func (r *rankRecord) add(u *job.Use, ended, course bool) {
 		r.Memory += float64(u.Memory) * elapsed
 		r.Busy += one.Busy * elapsed
 		r.CPUPeak = max(r.CPUPeak, one.CPUs)
+		r.Rates = ratesBetween(&r.Last, u, elapsed)
 		r.addGPUs(u.GPUs, one.Busy)
 	}
 

@@ -3,6 +3,7 @@ package utilization
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"trainyard/internal/api"
 	"trainyard/internal/id"
@@ -75,6 +76,8 @@ type sums struct {
 	seconds            float64
 	read, written      int64
 	received, sent     int64
+	rates              rates
+	at                 time.Time
 	missing            map[job.Resource]string
 	samples            int
 	meanRanks, running int
@@ -97,6 +100,15 @@ func (s *sums) add(r *rankRecord) {
 	s.written += r.Last.Written
 	s.received += r.Last.Received
 	s.sent += r.Last.Sent
+	s.rates.Read += r.Rates.Read
+	s.rates.Written += r.Rates.Written
+	s.rates.Received += r.Rates.Received
+	s.rates.Sent += r.Rates.Sent
+
+	if r.Last.At.After(s.at) {
+		s.at = r.Last.At
+	}
+
 	s.peak.cpus += r.CPUPeak
 	s.peak.memory = max(s.peak.memory, float64(r.Last.MemoryPeak))
 	s.peak.busy = max(s.peak.busy, r.BusyPeak)
@@ -151,6 +163,11 @@ func (s *sums) write(out *api.Utilization) {
 		}
 
 		out.Now = &now
+		out.Rates = s.ratesNow(measured)
+	}
+
+	if !s.at.IsZero() {
+		out.At = &s.at
 	}
 
 	if measured(job.ResourceCPU) {
@@ -164,6 +181,24 @@ func (s *sums) write(out *api.Utilization) {
 	if measured(job.ResourceNetwork) {
 		out.Total.Received, out.Total.Sent = &s.received, &s.sent
 	}
+}
+
+// ratesNow returns the rates of what was measured; nil if it was measured only once.
+func (s *sums) ratesNow(measured func(job.Resource) bool) *api.UseRates {
+	if s.samples < 2 {
+		return nil
+	}
+
+	out := &api.UseRates{}
+	if measured(job.ResourceDisk) {
+		out.Read, out.Written = &s.rates.Read, &s.rates.Written
+	}
+
+	if measured(job.ResourceNetwork) {
+		out.Received, out.Sent = &s.rates.Received, &s.rates.Sent
+	}
+
+	return out
 }
 
 // amounts writes figures; how busy GPUs are is a mean over the ranks.

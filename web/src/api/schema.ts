@@ -5264,6 +5264,28 @@ export interface components {
             /** Format: double */
             node_rate: number;
         };
+        UseRates: {
+            /**
+             * Format: double
+             * @description bytes a second read from disks
+             */
+            read?: number;
+            /**
+             * Format: double
+             * @description bytes a second received from the network
+             */
+            received?: number;
+            /**
+             * Format: double
+             * @description bytes a second sent to the network
+             */
+            sent?: number;
+            /**
+             * Format: double
+             * @description bytes a second written to disks
+             */
+            written?: number;
+        };
         User: {
             /** Format: date-time */
             created: string;
@@ -5304,6 +5326,11 @@ export interface components {
             /** @description what to ask for the next time; given when the run has ended */
             advice?: string[];
             asked: components["schemas"]["Asked"];
+            /**
+             * Format: date-time
+             * @description when it was measured last
+             */
+            at?: string;
             /** @description downsampled courses of the runs before it, oldest first; at most 10 */
             earlier?: components["schemas"]["RunCourse"][];
             /**
@@ -5325,6 +5352,8 @@ export interface components {
             points?: components["schemas"]["UsePoint"][];
             /** @description by rank */
             ranks: components["schemas"]["RankUse"][];
+            /** @description between the two newest measurements */
+            rates?: components["schemas"]["UseRates"];
             run: string;
             /**
              * Format: int64
