@@ -7,13 +7,68 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/spf13/cobra"
+
 	"trainyard/internal/api"
 	"trainyard/internal/cli/exit"
 	"trainyard/internal/cli/follow"
 	"trainyard/internal/cli/forecasts"
 	"trainyard/internal/cli/table"
+	"trainyard/internal/fault"
 	"trainyard/internal/job"
 )
+
+// attachTail is how much of what a job has printed is shown when somebody attaches to it.
+const attachTail = 20
+
+// attach connects to the output of a running job.
+func (a *app) attach() *cobra.Command {
+	var rank int
+	var style logStyle
+
+	cmd := &cobra.Command{
+		Use: "attach JOB", Short: "Attach to the output of a running job",
+		Long: `Attach to the output of a running job: its last lines, and what it prints from now on, into later runs and over
+restarts of the server. State changes and remarks are shown, too. Ctrl-C detaches and the job goes on; when it ends, the
+command ends with its exit code (see: trainyard help exit-codes).
+
+The program of a job reads no input. trainyard shell opens a shell beside it.`,
+		Example: `  trainyard attach j7
+  trainyard attach @last --rank 1`,
+		Args:              exit.Args(1, 1, "job"),
+		ValidArgsFunction: a.completeJobsIn([]job.State{job.Pending, job.Starting, job.Running}),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withClient(func(c *api.Client) error {
+				j, err := c.FindJob(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+
+				detail, err := c.Job(cmd.Context(), j)
+				if err != nil {
+					return err
+				}
+
+				if detail.State.Final() {
+					return fault.New(fault.Conflict, "job_state", "job %s has ended: it is %s", j, detail.State).
+						WithRemedy("see its output with: trainyard logs %s", j)
+				}
+
+				filter := api.LogFilter{Tail: attachTail}
+				if cmd.Flags().Changed("rank") {
+					filter.Rank = &rank
+				}
+
+				return a.doLogs(cmd.Context(), c, j, filter, true, style)
+			})
+		},
+	}
+
+	cmd.Flags().IntVar(&rank, "rank", 0, "attach to this `rank` alone")
+	cmd.Flags().BoolVar(&style.raw, "raw", false, rawHelp)
+
+	return cmd
+}
 
 // stateNotes returns a function that reports the changes of a job, each once.
 func (a *app) stateNotes(first api.Job) func(api.Job) {
@@ -70,9 +125,9 @@ func (a *app) stateLine(j api.Job) string {
 // maxAttached bounds how many jobs of one file are followed at once.
 const maxAttached = 20
 
-// attach follows freshly submitted jobs to their end and returns the error
+// attachTo follows freshly submitted jobs to their end and returns the error
 // that carries their exit code. raw lets control sequences of their output act on the terminal.
-func (a *app) attach(ctx context.Context, client *api.Client, jobs []api.Job, raw bool) error {
+func (a *app) attachTo(ctx context.Context, client *api.Client, jobs []api.Job, raw bool) error {
 	if len(jobs) > maxAttached {
 		a.Note("The file has %d jobs, too many to follow. Watch them with: trainyard jobs -w", len(jobs))
 		return nil
@@ -111,7 +166,7 @@ func (a *app) attach(ctx context.Context, client *api.Client, jobs []api.Job, ra
 func (a *app) attachAll(ctx context.Context, client *api.Client, reply *api.SubmitReply, raw bool) error {
 	var first error
 	if len(reply.Jobs) > 0 && len(reply.Arrays) == 0 {
-		return a.attach(ctx, client, reply.Jobs, raw)
+		return a.attachTo(ctx, client, reply.Jobs, raw)
 	}
 
 	for i := range reply.Arrays {
@@ -129,7 +184,7 @@ func (a *app) attachAll(ctx context.Context, client *api.Client, reply *api.Subm
 	}
 
 	if len(reply.Jobs) > 0 {
-		if err := a.attach(ctx, client, reply.Jobs, raw); first == nil {
+		if err := a.attachTo(ctx, client, reply.Jobs, raw); first == nil {
 			first = err
 		}
 	}

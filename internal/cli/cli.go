@@ -79,7 +79,7 @@ Submit a job file with submit, watch it with logs and jobs, and list the machine
 	root.PersistentFlags().BoolVar(&a.NoColor, "no-color", false, "disable colors, as the variable NO_COLOR does")
 	add(root, GroupStart, a.login(), a.initFile(), a.validate(), a.version())
 	add(root, GroupJobs, a.foresee.Commands()...)
-	add(root, GroupJobs, a.submit(), a.run(), a.jobs(), a.job(), a.top(), a.logs(), a.wait(),
+	add(root, GroupJobs, a.submit(), a.run(), a.jobs(), a.job(), a.top(), a.logs(), a.attach(), a.wait(),
 		a.rerun(), a.edit(), a.cancel(), a.kill(), a.pause(), a.resume(), a.checkpoints(), a.fetch(), a.exec(), a.shell(),
 		a.forward(), a.cp(), a.schedules(),
 		a.inbox(), a.accept(), a.dismiss())
