@@ -34,6 +34,8 @@ const ticksPerSecond = 100
 type Sampler struct {
 	root string // "/" outside of tests
 	last map[string]job.Use
+	// alive is the CPU time of the processes that were alive then. It shrinks when one ends.
+	alive map[string]float64
 }
 
 // New returns a sampler.
@@ -42,7 +44,7 @@ func New() *Sampler { return &Sampler{root: "/", last: map[string]job.Use{}} }
 // Sample measures all ranks at once, by name. Those that were measured before and are not among them are forgotten.
 func (s *Sampler) Sample(now time.Time, targets map[string]Target) map[string]job.Use {
 	var procs []process.Process
-	out := make(map[string]job.Use, len(targets))
+	out, alive := make(map[string]job.Use, len(targets)), make(map[string]float64, len(targets))
 
 	for name, t := range targets {
 		u := job.Use{At: now}
@@ -63,14 +65,21 @@ func (s *Sampler) Sample(now time.Time, targets map[string]Target) map[string]jo
 		s.ofNetwork(&u, t.PID)
 
 		before := s.last[name]
-		u.CPUSeconds = max(u.CPUSeconds, before.CPUSeconds)
+		u.CPUSeconds, alive[name] = before.CPUSeconds, u.CPUSeconds
+		if u.Measures(job.ResourceCPU) {
+			// What is used after a process has ended counts, although all together have used less than before.
+			u.CPUSeconds += max(alive[name]-s.alive[name], 0)
+		} else {
+			alive[name] = s.alive[name]
+		}
+
 		u.Read, u.Written = max(u.Read, before.Read), max(u.Written, before.Written)
 		u.Received, u.Sent = max(u.Received, before.Received), max(u.Sent, before.Sent)
 		u.MemoryPeak = max(u.Memory, before.MemoryPeak)
 		out[name] = u
 	}
 
-	s.last = out
+	s.last, s.alive = out, alive
 
 	return out
 }
@@ -110,7 +119,7 @@ func (s *Sampler) ofGroup(u *job.Use, g *cgroup.Group) bool {
 
 	if nanos, ok := number(filepath.Join(g.CPU, "cpuacct.usage")); ok && g.CPU != "" {
 		u.CPUSeconds = float64(nanos) / 1e9
-	} else {
+	} else if !s.cpuOfMembers(u, g) { // the CPU accounting of cgroups is mounted elsewhere
 		lacks(u, job.ResourceCPU, "the CPU accounting of cgroups is not mounted with the CPU controller")
 	}
 
@@ -121,6 +130,29 @@ func (s *Sampler) ofGroup(u *job.Use, g *cgroup.Group) bool {
 	}
 
 	return true
+}
+
+// cpuOfMembers adds up the CPU time of the processes of a cgroup, and reports whether it has some.
+func (s *Sampler) cpuOfMembers(u *job.Use, g *cgroup.Group) bool {
+	text, err := os.ReadFile(filepath.Join(g.Memory, "cgroup.procs"))
+	if err != nil {
+		return false
+	}
+
+	found := false
+	for pid := range strings.FieldsSeq(string(text)) {
+		stat, err := os.ReadFile(filepath.Join(s.root, "proc", filepath.Base(pid), "stat"))
+		if err != nil {
+			continue // it has ended
+		}
+
+		if seconds, _, ok := parseStat(string(stat)); ok {
+			u.CPUSeconds += seconds
+			found = true
+		}
+	}
+
+	return found
 }
 
 func (s *Sampler) ofGroupV2(u *job.Use, g *cgroup.Group) bool {

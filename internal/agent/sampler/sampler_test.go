@@ -55,6 +55,38 @@ func TestACgroupIsMeasuredByItsFiles(t *testing.T) {
 	}
 }
 
+// TestTheCPUTimeOfACgroupWithoutAccountingIsThatOfItsProcesses: what a process has used that has ended stays counted,
+// and what others use after that counts, too.
+func TestTheCPUTimeOfACgroupWithoutAccountingIsThatOfItsProcesses(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	dir := write(t, t.TempDir(), map[string]string{"memory.usage_in_bytes": "3000\n", "cgroup.procs": "7\n8\n9\n"})
+	s := New()
+	s.root = root
+
+	stat := func(pid string, ticks string) {
+		write(t, root, map[string]string{"proc/" + pid + "/stat": pid + " (a) S 1 1 1 0 -1 0 0 0 0 0 " + ticks +
+			" 0 0 0 20 0 1 0 1 1 1 1 1"})
+	}
+
+	for i, step := range []struct {
+		change func()
+		want   float64
+	}{
+		{func() { stat("7", "100"); stat("8", "2000") }, 21},
+		{func() { stat("7", "150") }, 21.5},
+		{func() { _ = os.RemoveAll(filepath.Join(root, "proc/8")) }, 21.5},
+		{func() { stat("7", "250") }, 22.5},
+	} {
+		step.change()
+
+		u := s.Sample(moment, map[string]Target{"a": {Group: &cgroup.Group{Memory: dir, CPU: dir}}})["a"]
+		if !u.Measures(job.ResourceCPU) || u.CPUSeconds != step.want {
+			t.Errorf("step %d: measured %v s (%v), want %v", i, u.CPUSeconds, u.Measures(job.ResourceCPU), step.want)
+		}
+	}
+}
+
 // TestWhatACgroupDoesNotCountIsSaidToBeUnmeasured: an absent file is not a zero.
 func TestWhatACgroupDoesNotCountIsSaidToBeUnmeasured(t *testing.T) {
 	t.Parallel()
