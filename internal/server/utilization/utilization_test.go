@@ -117,6 +117,10 @@ func TestMeanAndPeakOfARun(t *testing.T) {
 		t.Errorf("mean %v CPUs %v bytes, peak %v %v, now %v", *u.Mean.CPUs, *u.Mean.Memory, *u.Peak.CPUs, *u.Peak.Memory,
 			*u.Now.CPUs)
 	}
+	if *u.Rates.Read != 10 || *u.Rates.Written != 0 || u.Rates.Received != nil || !u.At.Equal(begun.Add(30*time.Second)) {
+		t.Errorf("rates %+v at %v", u.Rates, u.At)
+	}
+
 	if *u.Mean.GPUBusy != 0.75 || *u.Peak.GPUMemory != 11<<30 || *u.Total.Read != 300 {
 		t.Errorf("GPUs %v, GPU memory %v, read %v", *u.Mean.GPUBusy, *u.Peak.GPUMemory, *u.Total.Read)
 	}
