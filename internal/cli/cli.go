@@ -81,7 +81,7 @@ Submit a job file with submit, watch it with logs and jobs, and list the machine
 	add(root, GroupJobs, a.foresee.Commands()...)
 	add(root, GroupJobs, a.submit(), a.run(), a.jobs(), a.job(), a.top(), a.logs(), a.attach(), a.wait(),
 		a.rerun(), a.edit(), a.cancel(), a.kill(), a.pause(), a.resume(), a.checkpoints(), a.fetch(), a.exec(), a.shell(),
-		a.forward(), a.cp(), a.schedules(),
+		a.notebook(), a.tensorboard(), a.forward(), a.cp(), a.schedules(),
 		a.inbox(), a.accept(), a.dismiss())
 	add(root, GroupYard, a.nodes(), a.cordon(), a.uncordon(), a.drain(), a.reservations(), a.offers(), a.leases(),
 		a.release(), a.events())

@@ -15,6 +15,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/cli/exit"
+	"trainyard/internal/cli/table"
 	"trainyard/internal/clock"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
@@ -62,9 +63,7 @@ itself cannot be reached.`,
 					return err
 				}
 
-				f := &forwarder{app: a, client: c, job: j, rank: rank, slots: make(chan struct{}, maxForwarded)}
-
-				return f.run(cmd.Context(), pairs)
+				return a.forwarder(c, j, rank).run(cmd.Context(), pairs)
 			})
 		},
 	}
@@ -75,7 +74,24 @@ itself cannot be reached.`,
 }
 
 // portPair is a port of this machine and one of the job.
-type portPair struct{ local, remote int }
+type portPair struct {
+	local, remote int
+	orAny         bool // if the local one is taken, any other is as good
+}
+
+// listenLocal listens on a port of this machine.
+func listenLocal(ctx context.Context, p portPair) (net.Listener, error) {
+	at := func(port int) (net.Listener, error) {
+		return new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	}
+
+	l, err := at(p.local)
+	if err != nil && p.orAny {
+		return at(0)
+	}
+
+	return l, err
+}
 
 func parsePorts(text string) (portPair, bool) {
 	left, right, ok := strings.Cut(text, ":")
@@ -86,7 +102,7 @@ func parsePorts(text string) (portPair, bool) {
 	local, err1 := strconv.ParseUint(left, 10, 16)
 	remote, err2 := strconv.ParseUint(right, 10, 16)
 
-	return portPair{int(local), int(remote)}, err1 == nil && err2 == nil && remote > 0 && (ok || local > 0)
+	return portPair{local: int(local), remote: int(remote)}, err1 == nil && err2 == nil && remote > 0 && (ok || local > 0)
 }
 
 // forwarder forwards ports to one rank of a job.
@@ -97,6 +113,20 @@ type forwarder struct {
 	rank   int
 	slots  chan struct{}
 	notes  sync.Mutex
+
+	// listening says which port of this machine is forwarded to which one of the job.
+	listening func(local net.Addr, port int) error
+}
+
+// forwarder returns one that says what it forwards.
+func (a *app) forwarder(c *api.Client, j id.Job, rank int) *forwarder {
+	f := &forwarder{app: a, client: c, job: j, rank: rank, slots: make(chan struct{}, maxForwarded)}
+	f.listening = func(local net.Addr, port int) error {
+		_, err := fmt.Fprintf(a.Stdout, "forwarding %s to port %d of job %s\n", local, port, j)
+		return err
+	}
+
+	return f
 }
 
 // run forwards until Ctrl-C, or until the job has ended.
@@ -110,7 +140,7 @@ func (f *forwarder) run(ctx context.Context, pairs []portPair) error {
 
 	var all sync.WaitGroup
 	for _, p := range pairs {
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p.local)))
+		l, err := listenLocal(ctx, p)
 		if err != nil {
 			end(nil)
 			all.Wait()
@@ -121,12 +151,16 @@ func (f *forwarder) run(ctx context.Context, pairs []portPair) error {
 
 		context.AfterFunc(ctx, func() { _ = l.Close() })
 
-		if _, err := fmt.Fprintf(f.Stdout, "forwarding %s to port %d of job %s\n", l.Addr(), p.remote, f.job); err != nil {
+		if err := f.listening(l.Addr(), p.remote); err != nil {
 			return err
 		}
 
 		all.Go(func() { f.accept(ctx, l, p.remote, &all) })
 	}
+
+	all.Go(func() {
+		f.noteRemarks(ctx, f.client, f.job, func(text string) { f.Note("job %s: %s", f.job, table.Plain(text)) })
+	})
 
 	f.awaitEnd(ctx, end)
 	all.Wait()
@@ -143,7 +177,7 @@ func (f *forwarder) run(ctx context.Context, pairs []portPair) error {
 func (f *forwarder) live(ctx context.Context) error {
 	j, err := f.client.Job(ctx, f.job)
 	if err == nil && j.State.Final() {
-		err = fault.New(fault.Conflict, "job_state", "job %s has ended: it is %s", f.job, j.State)
+		err = fault.New(fault.Conflict, "job_state", "job %s has ended: it is %s: %s", f.job, j.State, table.Plain(j.Reason))
 	}
 
 	return err

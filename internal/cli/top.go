@@ -211,8 +211,8 @@ func liveLines(jobs []api.Utilization, shown map[id.Job]time.Time) []byte {
 
 		shown[u.Job] = *u.At
 		f := liveFigures(u)
-		_, _ = fmt.Fprintf(&out, "%s %s: CPUs %s, memory %s, GPU %s, GPU memory %s, read %s, written %s, received %s, sent %s\n",
-			u.At.UTC().Format(time.RFC3339), u.Job, f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7])
+		_, _ = fmt.Fprintf(&out, "%s %s: CPUs %s, memory %s, GPU %s, GPU memory %s, read %s, written %s, received %s, "+
+			"sent %s\n", u.At.UTC().Format(time.RFC3339), u.Job, f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7])
 	}
 
 	return out.Bytes()

@@ -53,6 +53,13 @@ func (a *app) enter(ctx context.Context, c *api.Client, j id.Job, start api.Tunn
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 
+	if terminal {
+		// The terminal does not begin a line at its left edge by itself while its keys are passed on.
+		go a.noteRemarks(own, c, j, func(text string) {
+			_, _ = fmt.Fprintf(a.Stderr, "\r\ntrainyard: job %s: %s\r\n", j, table.Plain(text))
+		})
+	}
+
 	stop := context.AfterFunc(ctx, func() {
 		wait, done := context.WithTimeout(own, interruptWait)
 		defer done()

@@ -11,6 +11,9 @@ import (
 type Command struct {
 	GPUs, GPU, CPUs, Memory, Nodes     string
 	Workdir, Setup, MaxDuration, Place string
+
+	// Idle is for a job that a person works in: how long it may be idle.
+	Idle string
 }
 
 // File writes the job file that the flags stand for. Numbers and units are
@@ -33,8 +36,14 @@ func (r Command) File(command string) ([]byte, error) {
 		resources = nil
 	}
 
+	var interactive *yaml.Node
+	if r.Idle != "" {
+		interactive = mapping("idle", scalar(r.Idle))
+	}
+
 	root := mapping("workdir", quoted(r.Workdir), "setup", quoted(r.Setup), "run", quoted(command),
-		"resources", resources, "place", scalar(r.Place), "max_duration", scalar(r.MaxDuration))
+		"resources", resources, "place", scalar(r.Place), "max_duration", scalar(r.MaxDuration),
+		"interactive", interactive)
 	out, err := yaml.Marshal(root)
 	if err != nil {
 		return nil, fmt.Errorf("write job file: %w", err)

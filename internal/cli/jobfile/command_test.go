@@ -38,3 +38,16 @@ func TestShellReadsQuotedWordsAsTheyAre(t *testing.T) {
 		t.Errorf("a single word is a line: %q", got)
 	}
 }
+
+func TestAJobToWorkInMayBeIdle(t *testing.T) {
+	t.Parallel()
+
+	text, err := Command{GPUs: "1", Idle: "30m"}.File("sleep 1")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if want := "interactive:\n    idle: 30m\n"; !strings.Contains(string(text), want) {
+		t.Errorf("the job file\n%slacks\n%s", text, want)
+	}
+}
