@@ -163,6 +163,13 @@ bench-logs: ## Measure reading, searching and following the output of a job (1 G
 	@mkdir -p build/bench
 	go test ./test/bench/logs -run '^TestLogs$$' -count=1 -timeout 60m -v -size $(or $(SIZE),1GB) -out '$(CURDIR)/build/bench/bench-logs.json'
 
+.PHONY: bench-runtime
+bench-runtime: ## Measure a forwarded port, cp beside scp, and an array of 10,000 (root, sshd; QUICK=1 to try it, ONLY=forward,array for some sections)
+	@command -v sshd >/dev/null || [ -x /usr/sbin/sshd ] || apt-get install -y --no-install-recommends openssh-server
+	@mkdir -p build/bench
+	go build -o build/bench-runtime ./test/bench/runtime
+	build/bench-runtime -out build/bench/bench-runtime.json $(if $(QUICK),-quick) $(if $(ONLY),-only $(ONLY))
+
 .PHONY: bench-portal
 bench-portal: build ## Measure the portal in Chromium: opening, 1,000 updates a second, 100,000 jobs, a log of a million lines (QUICK=1 to try it)
 	@scripts/setup.sh test
