@@ -16,8 +16,9 @@ import (
 
 // Host is a machine on a network: an address of its own and a link that can be broken.
 type Host struct {
-	Name    string
-	Address string
+	Name     string
+	Address  string
+	Backbone string // address on the second network, "" if there is none
 
 	link      string // its end of the cable at the bridge
 	namespace *os.File

@@ -94,8 +94,9 @@ func available() error {
 
 // Lab is one network.
 type Lab struct {
-	number int
-	hosts  map[string]*Host
+	number   int
+	hosts    map[string]*Host
+	backbone string // bridge of the second network, "" if there is none
 }
 
 // subnets is how many networks a program has at a time.
@@ -186,11 +187,56 @@ func (l *Lab) Add(name string) error {
 	return nil
 }
 
+// AddBackbone gives each host a second interface, eth1, on a network between the hosts alone, which this program does
+// not reach. Their addresses there are Host.Backbone.
+func (l *Lab) AddBackbone() error {
+	bridge := l.bridge() + "b"
+	if err := errors.Join(ip("link", "add", bridge, "type", "bridge"), ip("link", "set", bridge, "up")); err != nil {
+		return err
+	}
+
+	l.backbone = bridge
+
+	for _, h := range l.hosts {
+		there := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), h.namespace.Fd())
+		h.Backbone = strings.Replace(h.Address, "10.91.", "10.92.", 1)
+
+		err := errors.Join(
+			ip("link", "add", h.link+"b", "type", "veth", "peer", "name", "eth1", "netns", there),
+			ip("link", "set", h.link+"b", "master", bridge, "up"),
+		)
+		if err != nil {
+			return fmt.Errorf("connect host %s to the backbone: %w", h.Name, err)
+		}
+
+		err = h.Do(func() error {
+			return errors.Join(
+				ip("address", "add", h.Backbone+"/24", "dev", "eth1"),
+				ip("link", "set", "eth1", "up"),
+			)
+		})
+		if err != nil {
+			return fmt.Errorf("bring up host %s on the backbone: %w", h.Name, err)
+		}
+	}
+
+	return nil
+}
+
 // Close removes the network. What still runs on its hosts is cut off.
 func (l *Lab) Close() error {
 	var err error
 	for _, h := range l.hosts {
-		err = errors.Join(err, ip("link", "delete", h.link), h.namespace.Close())
+		err = errors.Join(err, ip("link", "delete", h.link))
+		if h.Backbone != "" {
+			err = errors.Join(err, ip("link", "delete", h.link+"b"))
+		}
+
+		err = errors.Join(err, h.namespace.Close())
+	}
+
+	if l.backbone != "" {
+		err = errors.Join(err, ip("link", "delete", l.backbone))
 	}
 
 	return errors.Join(err, ip("link", "delete", l.bridge()))

@@ -195,6 +195,64 @@ func TestUnplugged(t *testing.T) {
 	}
 }
 
+func TestBackboneConnectsHostsThatAreCutOtherwise(t *testing.T) {
+	if unavailable != nil {
+		t.Skip(unavailable)
+	}
+
+	lab, err := netlab.New("server", "client")
+	if err == nil {
+		err = lab.AddBackbone()
+	}
+
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() {
+		if err := lab.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+
+	server, client := lab.Host("server"), lab.Host("client")
+	if err := client.Break(netlab.CutFrom(server.Address)...); err != nil {
+		t.Fatal(err)
+	}
+
+	var listener net.Listener
+	err = server.Do(func() (err error) {
+		listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", ":7")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() { _ = listener.Close() }) // nobody waits for it
+
+	reaches := func(address string) bool {
+		dialer := net.Dialer{Timeout: time.Second}
+
+		return client.Do(func() error {
+			conn, err := dialer.DialContext(t.Context(), "tcp", address+":7")
+			if err == nil {
+				err = conn.Close()
+			}
+
+			return err
+		}) == nil
+	}
+
+	if !reaches(server.Backbone) {
+		t.Error("the backbone does not connect the hosts")
+	}
+
+	if reaches(server.Address) {
+		t.Error("the link that was cut connects the hosts")
+	}
+}
+
 func TestReset(t *testing.T) {
 	server, client := pair(t)
 
