@@ -414,7 +414,8 @@ var agentSettings = append([]setting{
 	{
 		"address",
 		"",
-		"address at which other nodes reach this one (default: detected)",
+		"address at which other nodes reach this one, or the network that has it, e.g. 10.1.0.0/16 (default: found by probes " +
+			"between the nodes)",
 		text(func(c *config) *string { return &c.address }),
 	},
 	{

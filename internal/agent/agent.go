@@ -60,6 +60,7 @@ type Runtime interface {
 	Stop(run id.Run, rank int, mode job.StopMode) error
 	RequestSave(run id.Run, rank, number int) error
 	Suspend(run id.Run, rank int, order job.SuspendOrder) error
+	StartGang(run id.Run, rank int, start rundir.GangStart) error
 	Forget(run id.Run, rank int) error
 	SetAside(run id.Run, rank int) (string, error)
 	List() []rundir.Status
@@ -161,6 +162,7 @@ type Agent struct {
 	checkpoints   *savedCheckpoints
 	outputs       *keptOutputs
 	tunnels       *openTunnels
+	probes        map[key]*gangProbe // of ranks that wait for others; the reconcile loop's own
 	shared        sharedFolders
 	contents      *workdir.Store
 	leave         context.CancelCauseFunc // ends the agent because the server has refused it
@@ -280,6 +282,7 @@ func New(cfg Config) (*Agent, error) {
 		uploads:         make(chan struct{}, maxUploads),
 		tunnelSlots:     make(chan struct{}, maxTunnels),
 		tunnels:         &openTunnels{asked: map[string]bool{}},
+		probes:          map[key]*gangProbe{},
 		startedRanks:    map[key]bool{},
 		uploaders:       map[key]*logUploader{},
 		problems:        map[string]string{},
@@ -404,6 +407,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	cancel()
 	loops.Wait()
 	a.tunnels.serving.Wait()
+	a.endGangProbes()
 	a.stopUploaders()
 	a.outputs.stop()
 	a.checkpoints.stop()

@@ -31,11 +31,13 @@ type fakeRuntime struct {
 	starts  map[rankKey]int // how often a rank really began
 	stops   []string
 	saves   []string
+	gangs   []string
 	forgot  []string
 	renewed []renewal
 	aside   []string // set aside: run and UID
 	adopted int
 	files   runtime.Materialise
+	gang    bool   // what is started waits for the other ranks
 	instant bool   // what is started has ended at once
 	text    string // and has printed this
 	fail    error  // of the next starts
@@ -112,6 +114,10 @@ func (f *fakeRuntime) Start(_ context.Context, s rundir.Spec) (err error) {
 			},
 		}
 
+		if st := &f.ranks[k].status; f.gang {
+			st.State, st.Ready = job.RunPreparing, true
+		}
+
 		if st := &f.ranks[k].status; f.instant {
 			st.State, st.Ended, st.Silent = job.RunEnded, time.Unix(2, 0).UTC(), f.text == ""
 			f.ranks[k].log = []byte(f.text)
@@ -131,6 +137,22 @@ func (f *fakeRuntime) Stop(run id.Run, rank int, mode job.StopMode) error {
 		f.stops = append(f.stops, fmt.Sprintf("%s %s", run, mode))
 		r.status.State, r.status.Signalled, r.status.Signal = job.RunEnded, true, strings.ToUpper("sig"+string(mode))
 	})
+
+	return nil
+}
+
+func (f *fakeRuntime) StartGang(run id.Run, rank int, start rundir.GangStart) error {
+	f.mu.Lock()
+	r := f.ranks[rankKey{run, rank}]
+	waits := r != nil && r.status.Ready
+	f.mu.Unlock()
+
+	if waits {
+		f.change(func() {
+			r.status.Ready, r.status.State = false, job.RunRunning
+			f.gangs = append(f.gangs, fmt.Sprintf("%s.%d %v", run, rank, start.Nodes))
+		})
+	}
 
 	return nil
 }

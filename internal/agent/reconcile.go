@@ -153,7 +153,9 @@ func (a *Agent) reconcile(ctx context.Context, tries map[key]int) error {
 		errs = append(errs, a.data.keepOnly(a.liveRanks(want, have)))
 	}
 
-	a.publish(a.rt.List(), want)
+	list = a.rt.List()
+	errs = append(errs, a.startGangs(ctx, list, want))
+	a.publish(list, want)
 
 	return errors.Join(errs...)
 }

@@ -43,6 +43,10 @@ func (a *Agent) publish(list []rundir.Status, want assignments) {
 			report.Reason = a.files.progress(w.Launch.Workdir)
 		}
 
+		if p := a.probes[k]; p != nil {
+			report.Probe = p.found.Load()
+		}
+
 		a.checkpoints.describe(k, w.Stop, &report)
 		a.outputs.describe(k, w.Stop, &report)
 		ranks = append(ranks, report)

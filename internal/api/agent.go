@@ -29,7 +29,8 @@ import (
 //	14 the report of a rank may say that it has printed nothing; an upload of output may have its end with it
 //	15 a report may carry what was read from the GPUs: use, power and temperature
 //	16 assignments may ask for tunnels to runs, which the agent opens
-const Capability = 16
+//	17 the program of a rank may wait until all ranks of its run are ready, and agents probe the network between them
+const Capability = 17
 
 // JoinRequest asks to become a node. It carries the join token's text and a
 // certificate request; the key never leaves the machine.
@@ -100,7 +101,10 @@ type Assignment struct {
 	Save int `json:"save,omitempty" doc:"counts the requests to save a checkpoint and to continue"`
 	// Suspend is for an agent of capability 9 or later.
 	Suspend job.SuspendOrder `json:"suspend,omitzero" doc:"suspend the program in place, or let it continue"`
-	Launch  Launch           `json:"launch"`
+	// Peers and Start are of a run on several nodes, for an agent of capability 17 or later.
+	Peers  []int          `json:"peers,omitempty" doc:"ports at which the agents of all ranks answer probes, in rank order; -1 for one that does not"`
+	Start  *job.GangStart `json:"start,omitempty" doc:"all ranks are ready: the program starts, with these addresses"`
+	Launch Launch         `json:"launch"`
 	// Adopt is set after a restore for what was assigned before it: the agent may go on with
 	// it, but must not start it, because a later run of the job may exist.
 	Adopt bool `json:"adopt,omitempty"`

@@ -131,6 +131,8 @@ type Run struct {
 	Started *time.Time   `json:"started,omitempty"`
 	Ended   *time.Time   `json:"ended,omitempty"`
 	Ranks   []Rank       `json:"ranks"`
+
+	FailedRank *int `json:"failed_rank,omitempty" doc:"of a run on several nodes the rank that failed first; absent if it ended for another reason"`
 }
 
 // Rank is a run's part on one node.

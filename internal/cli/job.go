@@ -65,7 +65,12 @@ Of an array (a12) it shows how many elements have which status, and those that f
 			}
 
 			return a.Show(detail, nil, func() error {
-				return a.jobDetail(detail, func() error { return a.foresee.Job(cmd.Context(), client, detail, show) })
+				lines, err := failureLines(cmd.Context(), client, &detail)
+				if err != nil {
+					return err
+				}
+
+				return a.jobDetail(detail, lines, func() error { return a.foresee.Job(cmd.Context(), client, detail, show) })
 			})
 		},
 	}
@@ -77,8 +82,9 @@ Of an array (a12) it shows how many elements have which status, and those that f
 	return cmd
 }
 
-// jobDetail writes a job for people; foreseen writes what is expected of it.
-func (a *app) jobDetail(j api.JobDetail, foreseen func() error) error {
+// jobDetail writes a job for people, with the last lines of the rank that failed first; foreseen writes what is expected
+// of it.
+func (a *app) jobDetail(j api.JobDetail, failure []string, foreseen func() error) error {
 	now := a.Clock.Now()
 	if j.Why != nil {
 		j.Reason = "" // it says why in more detail below
@@ -105,6 +111,12 @@ func (a *app) jobDetail(j api.JobDetail, foreseen func() error) error {
 	if err := a.jobRuns(j.Runs, now); err != nil {
 		return err
 	}
+	for _, line := range failure {
+		if _, err := fmt.Fprintln(a.Stdout, table.Plain(line)); err != nil {
+			return err
+		}
+	}
+
 	if err := a.jobOutputs(&j); err != nil {
 		return err
 	}

@@ -151,6 +151,9 @@ type Rank struct {
 	Needed Bytes `json:"needed,omitempty"`
 	// Silent says that it has ended and has printed nothing: there is no log of it.
 	Silent bool `json:"silent,omitempty"`
+	// Error is the last line of the first traceback in its output, of a run on several nodes that failed; "" if there is
+	// none.
+	Error string `json:"error,omitempty"`
 	// PassedEnv names the variables of the machine that the program got, separated by spaces.
 	PassedEnv string `json:"passed_env,omitempty"`
 	// Hourly is what it costs, as quotas count it.

@@ -26,6 +26,9 @@ type Launch struct {
 	LogLimit    int64             `json:"log_limit"`
 	Nodes       []string          `json:"nodes"` // addresses in rank order
 	MasterPort  int               `json:"master_port"`
+	Barrier     bool              `json:"barrier,omitempty"`   // the program starts when all ranks are ready
+	Addresses   [][]string        `json:"addresses,omitempty"` // all of each node, in rank order, the preferred ones first
+	Slots       []int             `json:"slots,omitempty"`     // GPUs of each rank
 	Data        []DataRef         `json:"data,omitempty"`
 	Metrics     []MetricRule      `json:"metrics,omitempty"`
 	Target      *Target           `json:"target,omitempty"`

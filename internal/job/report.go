@@ -37,6 +37,11 @@ type RankReport struct {
 	Silent bool
 	// Idle is for how many seconds nobody and nothing has used the rank; nil if its agent does not know.
 	Idle *int64
+	// Ready says that a rank of a run on several nodes is prepared, Probe what its agent found out about the network, and
+	// Error what the output says of its failure.
+	Ready bool
+	Probe *Probe
+	Error string
 }
 
 // RestoreFailure says which checkpoint could not be restored.
@@ -60,6 +65,9 @@ func (rep *RankReport) Of(run *Run, node id.Node) *Rank {
 var rankOrder = map[RunState]int{
 	RunOrdered: 0, RunPreparing: 1, RunRunning: 2, RunStopping: 2, RunEnded: 3,
 }
+
+// Past reports whether a rank is beyond a state.
+func (k *Rank) Past(s RunState) bool { return rankOrder[k.State] > rankOrder[s] }
 
 // RankStep is what is new in a report.
 type RankStep int
@@ -123,6 +131,7 @@ func (rep *RankReport) End(k *Rank, now time.Time) {
 	k.Signalled = rep.Signalled
 	k.Needed = rep.Needed
 	k.Silent = rep.Silent
+	k.Error = rep.Error
 	if rep.PassedEnv != "" {
 		k.PassedEnv = rep.PassedEnv
 	}

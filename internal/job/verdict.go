@@ -5,23 +5,24 @@ import "fmt"
 // Verdict returns why a run ended, and the rank that decided it. If the yard ordered it to stop
 // while the program was still running, that is the cause; otherwise the first failure is.
 func (r *Run) Verdict() (Cause, *Rank) {
-	var first *Rank
-	signalled := false
+	first, signalled, failed := r.failedFirst(), false, CauseNone
 	for i := range r.Ranks {
 		k := &r.Ranks[i]
 		signalled = signalled || k.Signalled
 
-		if k.Cause != CauseNone && !k.Signalled && (first == nil || k.Ended.Before(first.Ended)) {
-			first = k
+		if !k.Signalled && k.Cause != CauseNone && (failed == CauseNone || k.Cause == r.StopFor) {
+			failed = k.Cause
 		}
 	}
 
 	switch {
-	case first != nil && (r.StopFor == CauseNone || r.StopFor == first.Cause):
+	case first != nil && first.Signalled && (r.StopFor == CauseNone || r.StopFor == failed):
+		return failed, first // it was stopped because of those who lost it
+	case first != nil && !first.Signalled && (r.StopFor == CauseNone || r.StopFor == failed):
 		return first.Cause, first
 	case r.StopFor != CauseNone && signalled:
 		return r.StopFor, r.signalledRank()
-	case first != nil:
+	case first != nil && !first.Signalled:
 		return first.Cause, first
 	case r.StopFor != CauseNone && !r.allStarted():
 		return r.StopFor, &r.Ranks[0] // stopped before it could start

@@ -181,6 +181,10 @@ func gpusText(r *job.Resources) string {
 func toRun(r *job.Run) api.Run {
 	out := api.Run{ID: r.ID, Epoch: r.Epoch, State: r.State, Cause: r.Cause, Reason: r.Reason, Ordered: shown(r.Ordered),
 		Started: timeOrNil(r.Started), Ended: timeOrNil(r.Ended), Ranks: make([]api.Rank, len(r.Ranks))}
+	if k := r.FailedRank(); r.State == job.RunEnded && k != nil {
+		out.FailedRank = &k.Rank
+	}
+
 	for i := range r.Ranks {
 		k := &r.Ranks[i]
 		out.Ranks[i] = api.Rank{

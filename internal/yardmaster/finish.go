@@ -26,7 +26,7 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 	case cause == job.CauseTimedOut:
 		run.Reason = fmt.Sprintf("ran longer than its max_duration of %s", r.Spec.MaxDuration)
 	default:
-		run.Reason = rank.Describe(cause)
+		run.Reason = run.DescribeFailure(cause, rank)
 	}
 
 	if cause == job.CauseNone {
@@ -47,6 +47,7 @@ func (y *Yard) finish(r *jobRecord, run *runRecord) {
 	y.changedRun(run)
 	delete(y.runs, run.ID)
 	y.timers.Stop(run.timeout)
+	y.endGang(run)
 	y.endPreparation(run)
 	y.endLoan(run)
 	r.Suspended = time.Time{}

@@ -36,7 +36,6 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 		Ranks:   make([]job.Rank, len(s.Allocations)),
 	}}
 
-	addresses := make([]string, len(s.Allocations))
 	for i, allocation := range s.Allocations {
 		run.Ranks[i] = job.Rank{
 			Rank:   i,
@@ -47,8 +46,6 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 			Memory: need.Memory,
 			State:  job.RunOrdered,
 		}
-
-		addresses[i] = y.nodes.Of(allocation.Node).Inventory.Address
 	}
 
 	y.runs[run.ID] = run
@@ -79,6 +76,7 @@ func (y *Yard) launch(r *jobRecord, s *place.Start) {
 
 	from, _ := y.newestOn(r, s)
 	shared := y.sharedOn(run)
+	addresses := y.networkOf(run)
 
 	for i := range run.Ranks {
 		y.open(r, run, i, addresses, from, shared)
@@ -146,7 +144,7 @@ func (y *Yard) enterNode(run *runRecord, rank int) {
 
 // open orders a rank's node to run it, from a checkpoint unless that is nil.
 func (y *Yard) open(
-	r *jobRecord, run *runRecord, rank int, addresses []string, from *checkpoint.Checkpoint, shared string,
+	r *jobRecord, run *runRecord, rank int, net network, from *checkpoint.Checkpoint, shared string,
 ) {
 	k := &run.Ranks[rank]
 	o := Order{
@@ -158,8 +156,8 @@ func (y *Yard) open(
 			Env:     r.LaunchEnv(),
 			Secrets: r.Spec.Secrets,
 			GPUs:    k.GPUs, Share: k.Share, CPUs: k.CPUs, Memory: k.Memory, Grace: r.Spec.Grace, LogLimit: y.cfg.LogLimit,
-			Nodes: addresses, MasterPort: run.port, Metrics: r.Spec.Metrics, Target: r.Spec.Target, Shared: shared,
-			Outputs: r.Spec.Outputs,
+			Nodes: net.nodes, MasterPort: run.port, Barrier: len(run.Ranks) > 1, Addresses: net.addresses, Slots: net.slots,
+			Metrics: r.Spec.Metrics, Target: r.Spec.Target, Shared: shared, Outputs: r.Spec.Outputs,
 		},
 	}
 

@@ -193,6 +193,10 @@ func (y *Yard) loadRun(run job.Run) {
 		y.setTimeout(run.ID, d)
 	}
 
+	if rec.Stop == job.StopTerm {
+		y.killGang(rec)
+	}
+
 	y.loadMove(r)
 	y.loadOrigins(r)
 	y.loadSuspension(r, rec)

@@ -126,15 +126,15 @@ func TestHowJobsEnd(t *testing.T) {
 		notStarted bool
 	}{
 		"both end well":                     {ends: [2]yardmaster.RankReport{well, well}, state: job.Succeeded, reason: "succeeded"},
-		"one fails and takes the other":     {ends: [2]yardmaster.RankReport{failed, stopped}, state: job.Failed, cause: job.CauseUserCode, exitCode: 3, reason: "the program exited with code 3 on a"},
-		"one fails after the other is done": {ends: [2]yardmaster.RankReport{well, failed}, state: job.Failed, cause: job.CauseUserCode, exitCode: 3, reason: "the program exited with code 3 on b"},
+		"one fails and takes the other":     {ends: [2]yardmaster.RankReport{failed, stopped}, state: job.Failed, cause: job.CauseUserCode, exitCode: 3, reason: "rank 0 of 2 on a failed first: the program exited with code 3 on a"},
+		"one fails after the other is done": {ends: [2]yardmaster.RankReport{well, failed}, state: job.Failed, cause: job.CauseUserCode, exitCode: 3, reason: "rank 1 of 2 on b failed first: the program exited with code 3 on b"},
 		"one fails, and may again": {ends: [2]yardmaster.RankReport{failed, stopped}, retry: 1, state: job.Recovering, cause: job.CauseUserCode, exitCode: 3,
-			reason: "the program exited with code 3 on a; retry in 5s at the earliest"},
+			reason: "rank 0 of 2 on a failed first: the program exited with code 3 on a; retry in 5s at the earliest"},
 		"cancelled": {before: func(y *yard) { y.ok(cancel) }, ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Cancelled, cause: job.CauseCancelled, exitCode: 143,
 			reason: "cancelled by bob"},
 		"cancelled too late": {before: func(y *yard) { y.ok(cancel) }, ends: [2]yardmaster.RankReport{well, well}, state: job.Succeeded, reason: "succeeded"},
 		"cancelled, and failed by itself at that moment": {before: func(y *yard) { y.ok(cancel) }, ends: [2]yardmaster.RankReport{failed, failed}, state: job.Failed,
-			cause: job.CauseUserCode, exitCode: 3, reason: "the program exited with code 3 on a"},
+			cause: job.CauseUserCode, exitCode: 3, reason: "rank 0 of 2 on a failed first: the program exited with code 3 on a"},
 		"cancelled before it began": {before: func(y *yard) { y.ok(cancel) }, notStarted: true, ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Cancelled,
 			cause: job.CauseCancelled, exitCode: 143, reason: "cancelled by bob"},
 		"paused": {before: func(y *yard) { y.ok(pause) }, ends: [2]yardmaster.RankReport{stopped, stopped}, state: job.Paused, exitCode: 143,
@@ -160,13 +160,13 @@ func TestHowJobsEnd(t *testing.T) {
 		"stopped by the machine": {ends: [2]yardmaster.RankReport{{Signalled: true}, stopped}, state: job.Recovering, cause: job.CausePreempted,
 			reason: "preempted by other work; requeued"},
 		"nonsense with an exit code": {ends: [2]yardmaster.RankReport{{Cause: "x", ExitCode: 4}, stopped}, state: job.Failed, cause: job.CauseUserCode, exitCode: 4,
-			reason: "the program exited with code 4 on a"},
+			reason: "rank 0 of 2 on a failed first: the program exited with code 4 on a"},
 		"a signal of its own": {ends: [2]yardmaster.RankReport{{Signal: "SIGSEGV", ExitCode: 139}, stopped}, state: job.Failed, cause: job.CauseUserCode, exitCode: 139,
-			reason: "the program was killed by SIGSEGV on a"},
+			reason: "rank 0 of 2 on a failed first: the program was killed by SIGSEGV on a"},
 		"set-up fails": {notStarted: true, ends: [2]yardmaster.RankReport{{Cause: job.CauseSetupFailed, ExitCode: 1, Reason: "set-up failed with exit code 1"}, stopped}, state: job.Failed,
-			cause: job.CauseSetupFailed, exitCode: 1, reason: "set-up failed with exit code 1"},
+			cause: job.CauseSetupFailed, exitCode: 1, reason: "rank 0 of 2 on a failed first: set-up failed with exit code 1"},
 		"GPU out of memory, and there is no greater one": {ends: [2]yardmaster.RankReport{{Cause: job.CauseGPUOOM, ExitCode: 1}, stopped}, state: job.Paused,
-			cause: job.CauseGPUOOM, exitCode: 1, reason: "out of GPU memory; no node it may use has GPUs with more than 80 GB"},
+			cause: job.CauseGPUOOM, exitCode: 1, reason: "rank 0 of 2 on a failed first: out of GPU memory; no node it may use has GPUs with more than 80 GB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

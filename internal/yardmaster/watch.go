@@ -30,6 +30,10 @@ func (y *Yard) watch(node id.Node, rep *RankReport, marks bool) {
 		y.recordProgress(r, run, rep.Progress, rep.State != job.RunEnded)
 	}
 
+	if len(run.Ranks) > 1 {
+		y.gather(run, rep)
+	}
+
 	switch rep.Take(k, y.now) {
 	case job.RankUnchanged:
 	case job.RankPreparing:
@@ -55,6 +59,10 @@ func (y *Yard) watch(node id.Node, rep *RankReport, marks bool) {
 	if rep.State == job.RunRunning && k.State == job.RunRunning {
 		y.watchSuspension(r, run, k, &rep.Suspension)
 		y.watchIdle(r, run, rep)
+	}
+
+	if run.gang != nil {
+		y.startGang(r, run)
 	}
 }
 
@@ -147,6 +155,7 @@ func (y *Yard) rankEnded(r *jobRecord, run *runRecord, k *job.Rank, rep *RankRep
 
 	if k.Cause != job.CauseNone || k.Signalled {
 		y.stop(run, job.StopTerm, k.StopCause())
+		y.killGang(run)
 	}
 }
 

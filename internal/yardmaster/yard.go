@@ -260,6 +260,7 @@ type runRecord struct {
 	idle          idleness      // of a job that a person works in
 	faster        faster        // for which it waits
 	reclaim       *reclaim      // its node will be gone soon, nil if no notice was given
+	gang          *gang         // its start on several nodes, nil before the first rank was heard of and after the start
 	fence         time.Time     // before which a rank on a node that was removed may still be alive; zero if there is none
 }
 

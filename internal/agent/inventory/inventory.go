@@ -151,12 +151,7 @@ func (m *Machine) Look(ctx context.Context, held []int) (Found, error) {
 		found.Problems = append(found.Problems, err)
 	}
 
-	if inv.Address == "" {
-		inv.Address, err = addressTo(ctx, opts.Server)
-		if err != nil {
-			found.Problems = append(found.Problems, err)
-		}
-	}
+	found.Problems = append(found.Problems, m.findAddresses(ctx, &inv)...)
 
 	switch {
 	case len(opts.FakeGPUs) > 0:

@@ -37,7 +37,7 @@ func environment(base map[string]string, rec *rundir.Record, data string) []stri
 	}
 
 	maps.Copy(env, rankEnv(rec, data))
-	maps.Copy(env, distributedEnv(s.Rank, max(1, len(s.DeviceNames())), s.Launch.Nodes, s.Launch.MasterPort))
+	maps.Copy(env, s.DistributedEnv(s.Launch.Nodes))
 
 	if dir := rec.Setup.OutputDir(); dir != "" {
 		env["TRAINYARD_SETUP_DIR"] = dir
@@ -86,6 +86,10 @@ func rankEnv(rec *rundir.Record, data string) map[string]string {
 
 	if every := time.Duration(s.Launch.SaveEvery); every > 0 {
 		env["TRAINYARD_CHECKPOINT_EVERY"] = strconv.FormatFloat(every.Seconds(), 'f', -1, 64)
+	}
+
+	if hosts := rec.HostFilePath(dir); hosts != "" {
+		env["TRAINYARD_HOSTFILE"] = hosts
 	}
 
 	if goal := targetJSON(s.Launch.Target); goal != "" {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/api"
 	"trainyard/internal/job"
 )
 
@@ -120,14 +122,18 @@ func TestTargets(t *testing.T) {
 
 func TestTheRanksMeetAtTheFirst(t *testing.T) {
 	t.Parallel()
-	got := distributedEnv(1, 4, []string{"10.0.0.1", "10.0.0.2"}, 29500)
-	for name, want := range map[string]string{"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500", "WORLD_SIZE": "2", "RANK": "1", "PET_NPROC_PER_NODE": "4"} {
+	spec := rundir.Spec{Rank: 1, Launch: api.Launch{GPUs: []int{0, 1, 2, 3}, MasterPort: 29500}}
+	got := spec.DistributedEnv([]string{"10.0.0.1", "10.0.0.2"})
+	for name, want := range map[string]string{
+		"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1", "RANK": "1",
+		"PET_NPROC_PER_NODE": "4",
+	} {
 		if got[name] != want {
 			t.Errorf("%s is %q, want %q", name, got[name], want)
 		}
 	}
 
-	if got := distributedEnv(0, 1, nil, 29500); got["MASTER_ADDR"] != "127.0.0.1" || got["WORLD_SIZE"] != "1" {
+	if got := (rundir.Spec{}).DistributedEnv(nil); got["MASTER_ADDR"] != "127.0.0.1" || got["WORLD_SIZE"] != "1" {
 		t.Errorf("alone: %v", got)
 	}
 }

@@ -3,7 +3,6 @@ package runtime
 import (
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 
 	"trainyard/internal/fault"
@@ -188,27 +187,6 @@ func bypassProxy(env map[string]string) {
 		} else if list != "*" && !slices.Contains(strings.Split(list, ","), agentAddress) {
 			env[name] = list + "," + agentAddress
 		}
-	}
-}
-
-// distributedEnv returns the variables that distributed frameworks read. nodes are addresses in rank order;
-// the first is the rendezvous.
-func distributedEnv(rank, perNode int, nodes []string, port int) map[string]string {
-	first := "127.0.0.1"
-	if len(nodes) > 0 && nodes[0] != "" {
-		first = nodes[0]
-	}
-
-	n := strconv.Itoa(rank)
-	count := strconv.Itoa(max(1, len(nodes)))
-	each := strconv.Itoa(perNode)
-	at := strconv.Itoa(port)
-
-	return map[string]string{
-		"NODE_RANK": n, "RANK": n, "WORLD_SIZE": count, "NNODES": count, "NPROC_PER_NODE": each,
-		"MASTER_ADDR": first, "MASTER_PORT": at,
-		"PET_NNODES": count, "PET_NODE_RANK": n, "PET_NPROC_PER_NODE": each,
-		"PET_MASTER_ADDR": first, "PET_MASTER_PORT": at,
 	}
 }
 

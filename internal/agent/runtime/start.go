@@ -559,6 +559,28 @@ func (r *Runtime) Suspend(run id.Run, n int, order job.SuspendOrder) error {
 	return nil
 }
 
+// StartGang starts the program of a rank that waits for the other ranks of its run. It has no effect on a rank that does
+// not wait.
+func (r *Runtime) StartGang(run id.Run, n int, start rundir.GangStart) error {
+	rk, err := r.lookup(run, n)
+	if err != nil {
+		return err
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	if !rk.state.Ready || rk.state.State != job.RunPreparing {
+		return nil
+	}
+
+	if err := rundir.RequestStart(rk.dir, start); err != nil {
+		return fmt.Errorf("start the program of rank %s: %w", rk.name, err)
+	}
+
+	return nil
+}
+
 // OpenLog opens the output of a rank at an offset and returns its present length. A read at the end
 // returns io.EOF; a later read continues if the log has grown. After the rank has ended the log
 // does not grow. At an offset beyond what the supervisor wrote nothing is read: a power cut took what

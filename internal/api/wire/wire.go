@@ -43,10 +43,14 @@ type Launch struct {
 	LogLimit    int64             `json:"log_limit" doc:"maximum bytes of output kept"`
 	Nodes       []string          `json:"nodes" doc:"addresses of the run's nodes in rank order"`
 	MasterPort  int               `json:"master_port"`
-	Data        []job.DataRef     `json:"data,omitempty" doc:"datasets that must be on the node before the run starts"`
-	Metrics     []job.MetricRule  `json:"metrics,omitempty" doc:"metric sources in addition to those detected automatically"`
-	Target      *job.Target       `json:"target,omitempty" doc:"target of the job"`
-	Restore     *job.Restore      `json:"restore,omitempty" doc:"checkpoint from which the run continues; absent if it begins anew"`
+	// Barrier, Addresses and Slots are of a run on several nodes, for an agent of capability 17 or later.
+	Barrier   bool             `json:"barrier,omitempty" doc:"the program starts when the assignment says that all ranks are ready"`
+	Addresses [][]string       `json:"addresses,omitempty" doc:"all addresses of each of the run's nodes in rank order, the preferred ones first"`
+	Slots     []int            `json:"slots,omitempty" doc:"number of GPUs of each rank"`
+	Data      []job.DataRef    `json:"data,omitempty" doc:"datasets that must be on the node before the run starts"`
+	Metrics   []job.MetricRule `json:"metrics,omitempty" doc:"metric sources in addition to those detected automatically"`
+	Target    *job.Target      `json:"target,omitempty" doc:"target of the job"`
+	Restore   *job.Restore     `json:"restore,omitempty" doc:"checkpoint from which the run continues; absent if it begins anew"`
 	// Outputs is for an agent of capability 12 or later.
 	Outputs []string `json:"outputs,omitempty" doc:"patterns of the files of the working directory that are kept when the rank has ended"`
 	Shared  string   `json:"shared,omitempty" doc:"name of the shared file system on which the checkpoint directory is"`
@@ -84,4 +88,8 @@ type RankReport struct {
 	Silent bool `json:"silent,omitempty" doc:"the rank has ended and has printed nothing, so no output of it will follow"`
 	// Idle is left out by an agent of an earlier version, and by one that cannot measure what the rank uses.
 	Idle *int64 `json:"idle,omitempty" minimum:"0" doc:"seconds since the rank was last active: something went through a tunnel to it, or it used CPUs or GPUs"`
+	// Ready, Probe and Error are of a rank of a run on several nodes.
+	Ready bool       `json:"ready,omitempty" doc:"prepared: the program starts when all ranks of the run are"`
+	Probe *job.Probe `json:"probe,omitempty" doc:"what the agent found out about the network between the run's nodes"`
+	Error string     `json:"error,omitempty" maxLength:"1000" doc:"last line of the first traceback in the output"`
 }

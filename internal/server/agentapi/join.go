@@ -15,6 +15,7 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/job"
 	"trainyard/internal/server/httpapi"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -185,6 +186,12 @@ func checkInventory(inv *fleet.Inventory) error {
 	}
 	if err := checkWords(bad, inv.Address, inv.OS, inv.Kernel, inv.Arch, inv.Version); err != nil {
 		return err
+	}
+	if err := checkWords(bad, inv.Addresses...); err != nil {
+		return err
+	}
+	if len(inv.Addresses) > job.MaxAddresses {
+		return bad("a node can have at most %d addresses", job.MaxAddresses)
 	}
 	if len(inv.Limits) > maxReason || len(inv.Draw) > fleet.MaxGPUs+1 {
 		return bad("limits must have at most %d bytes, and draw_w one number for each count of GPUs", maxReason)

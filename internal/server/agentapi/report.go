@@ -221,6 +221,8 @@ func (s *Server) toAssignments(orders []yardmaster.Order, generation uint64) api
 			Adopt:  o.Adopt,
 
 			Suspend: job.SuspendOrder{Number: o.Suspend.Number, Room: o.Suspend.Room},
+			Peers:   o.Peers,
+			Start:   o.Start,
 		}
 	}
 

@@ -121,7 +121,11 @@ type Order struct {
 	Keeps []id.Node
 	// Suspend is the last order to suspend the program in place or to let it continue; zero if there was none.
 	Suspend job.SuspendOrder
-	Launch  job.Launch
+	// Peers are the ports at which the agents of the run's ranks answer probes, -1 for one that does not; nil until all
+	// are known. Start is nil until the programs of a run on several nodes may start.
+	Peers  []int          `json:",omitempty"`
+	Start  *job.GangStart `json:",omitempty"`
+	Launch job.Launch
 	// Adopt says that the node may go on with the rank but must not start it: the order is from
 	// before a restore. It is not stored; Load sets it.
 	Adopt bool `json:"-"`

@@ -87,6 +87,22 @@ func (o *Orders) Suspend(run id.Run, rank int, order job.SuspendOrder) {
 	}
 }
 
+// Introduce orders that the agent of a rank probe the other ranks of the run, whose agents answer at these ports.
+func (o *Orders) Introduce(run id.Run, rank int, ports []int) {
+	if e, ok := o.open[keyOf(run, rank)]; ok && !slices.Equal(e.Peers, ports) {
+		e.Peers = ports
+		o.change(e)
+	}
+}
+
+// StartGang orders that the program of a rank of a run on several nodes be started.
+func (o *Orders) StartGang(run id.Run, rank int, start *job.GangStart) {
+	if e, ok := o.open[keyOf(run, rank)]; ok {
+		e.Start = start
+		o.change(e)
+	}
+}
+
 // SetMove records in the order of a run's first rank to where its job is about to move, "" if it is not.
 func (o *Orders) SetMove(run id.Run, to string) {
 	if e, ok := o.open[keyOf(run, 0)]; ok && e.Move != to {

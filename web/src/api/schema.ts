@@ -2648,6 +2648,7 @@ export interface components {
         FleetInventory: {
             activity?: string;
             address: string;
+            addresses?: string[];
             arch: string;
             cpus: string;
             disk: string;
@@ -3254,6 +3255,15 @@ export interface components {
             jobs: components["schemas"]["Job"][];
             /** @description cursor of the next page; absent on the last page */
             next?: string;
+        };
+        JobProbe: {
+            /**
+             * Format: int64
+             * @description where the agent answers the other ranks until the program starts; -1 if it cannot
+             */
+            port: number;
+            /** @description for each rank at which of its addresses it answered, as bits */
+            reached?: number[];
         };
         JobProgress: {
             /** Format: date-time */
@@ -4678,6 +4688,11 @@ export interface components {
             ended?: string;
             /** Format: int64 */
             epoch: number;
+            /**
+             * Format: int64
+             * @description of a run on several nodes the rank that failed first; absent if it ended for another reason
+             */
+            failed_rank?: number;
             id: string;
             /** Format: date-time */
             ordered: string;
@@ -5542,6 +5557,8 @@ export interface components {
             cause?: string;
             /** Format: date-time */
             ended?: string;
+            /** @description last line of the first traceback in the output */
+            error?: string;
             /** Format: int64 */
             exit_code?: number;
             /**
@@ -5555,9 +5572,13 @@ export interface components {
             newest_epoch?: number;
             /** @description names of the machine's variables that the program got, separated by spaces */
             passed_env?: string;
+            /** @description what the agent found out about the network between the run's nodes */
+            probe?: components["schemas"]["JobProbe"];
             progress?: components["schemas"]["JobProgress"];
             /** Format: int64 */
             rank: number;
+            /** @description prepared: the program starts when all ranks of the run are */
+            ready?: boolean;
             reason?: string;
             /** @description checkpoint that could not be restored */
             restore?: components["schemas"]["JobRestoreFailure"];

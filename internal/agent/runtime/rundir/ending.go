@@ -16,6 +16,7 @@ type Ending struct {
 	Signalled bool      // see Status.Signalled
 	Needed    job.Bytes // see Status.Needed
 	Restore   *job.RestoreFailure
+	Error     string // see Status.Error
 }
 
 // maxQuote is how many bytes of a line of output a reason quotes.

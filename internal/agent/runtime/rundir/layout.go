@@ -38,6 +38,8 @@ const (
 	StopFile      = "stop-request"
 	SaveFile      = "save-request"
 	SuspendFile   = "suspend-request"
+	StartFile     = "start-request"
+	HostFile      = "hostfile"
 	ControlPipe   = "control"
 	SupervisorLog = "supervisor.log"
 	WorkDir       = "work"

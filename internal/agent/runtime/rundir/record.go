@@ -137,6 +137,11 @@ type Status struct {
 	Use *job.Use `json:"use,omitempty"`
 	// Silent says that the rank has ended and its log is empty.
 	Silent bool `json:"silent,omitempty"`
+	// Ready says that the rank is prepared, and that its program waits until all ranks of the run are.
+	Ready bool `json:"ready,omitempty"`
+	// Error is the last line of the first traceback in the output of a rank that failed or was stopped, of a run on
+	// several nodes; "" if there is none.
+	Error string `json:"error,omitempty"`
 	// PID is the process id of the program, or of the set-up while preparing; 0 if neither runs.
 	PID int `json:"pid,omitempty"`
 }
@@ -152,6 +157,7 @@ func (s Status) Report() wire.RankReport {
 		Run: s.Run, UID: s.UID, Rank: s.Rank, State: s.State, Started: s.Started, Ended: s.Ended, ExitCode: s.ExitCode,
 		Signal: s.Signal, Cause: s.Cause, Reason: s.Reason, Signalled: s.Signalled, Restore: s.Restore,
 		Needed: s.Needed, Suspension: s.Suspension, PassedEnv: s.PassedEnv, Use: s.Use, Silent: s.Silent,
+		Ready: s.Ready, Error: s.Error,
 	}
 }
 
@@ -186,6 +192,8 @@ func (st *State) End(e Ending, now time.Time) {
 	st.Signalled = e.Signalled
 	st.Restore = e.Restore
 	st.Needed = e.Needed
+	st.Error = e.Error
+	st.Ready = false
 }
 
 // ReadJSON reads a file into v and reports whether it exists.

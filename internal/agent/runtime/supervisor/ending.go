@@ -38,6 +38,10 @@ func exitOf(status syscall.WaitStatus) (code int, signal, words string) {
 func (s *supervisor) classify(r result) rundir.Ending {
 	code, signal, words := exitOf(r.status)
 	e := rundir.Ending{Code: code, Signal: signal}
+	if code != 0 || r.signalled {
+		e.Error = s.gangError()
+	}
+
 	switch {
 	case r.signalled:
 		e.Cause, e.Reason, e.Signalled = s.stop.cause, s.stopReason(r, words), true
@@ -46,6 +50,10 @@ func (s *supervisor) classify(r result) rundir.Ending {
 		e.Cause, e.Reason = job.CauseHostOOM, s.memoryReason(words)
 	default:
 		e.Cause, e.Reason = job.CauseUserCode, words+rundir.QuoteLastLine(s.out.lastLine())
+		if e.Error != "" {
+			e.Reason = words + "; " + e.Error
+		}
+
 		s.classifyMemory(&e)
 	}
 

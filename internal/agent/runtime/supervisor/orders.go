@@ -22,6 +22,8 @@ type order struct {
 	cause    job.Cause
 	reason   string
 	maxGrace time.Duration // bound on the grace period from now; 0 for none
+	// start says that the program may start, which waits for the other ranks.
+	start bool
 	// suspend is for a program that goes on: to suspend it or to let it continue. Its number is 0 in an order to stop.
 	suspend job.SuspendOrder
 }
@@ -102,6 +104,10 @@ func (s *supervisor) receiveOrders(ctx context.Context) error {
 			if o, ok := s.requestedSuspension(); ok {
 				s.send(ctx, o)
 			}
+
+			if o, ok := s.requestedStart(); ok {
+				s.send(ctx, o)
+			}
 		}
 	}()
 
@@ -148,6 +154,10 @@ func (s *supervisor) send(ctx context.Context, o order) {
 // accept records an order. The first one determines the cause; a kill overrides an earlier term.
 // A lease that expires while the run stops on request bounds the rest of its grace period.
 func (s *supervisor) accept(o order) {
+	if o.start {
+		return // awaitGang looks
+	}
+
 	if o.suspend.Number > 0 {
 		s.suspendWanted = o.suspend
 		return

@@ -220,6 +220,10 @@ func (s *supervisor) execute() rundir.Ending {
 		}
 	}
 
+	if len(s.rec.Launch.Nodes) > 1 && !s.awaitGang() {
+		return s.neverStarted()
+	}
+
 	r, err := s.runScript(s.rec.Launch.Command, job.RunRunning)
 	if err != nil && s.restoredFrom() != "" {
 		return s.notRestored(err)
