@@ -161,6 +161,7 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 		ProbePython:    c.probePython,
 		CRIU:           c.criu,
 		MixUsers:       c.mixUsers,
+		Topology:       c.topology,
 		Isolated:       users != nil,
 		Metadata:       blockMetadata(users, log),
 		OnLeaseEnd:     c.onLeaseEnd,

@@ -99,7 +99,7 @@ type config struct {
 	server                               string
 	token, tokenFile                     string
 	name                                 string
-	address                              string
+	address, topology                    string
 	fakeGPUs                             string
 	metrics                              string
 	probe, probePython, criu, onLeaseEnd string
@@ -417,6 +417,16 @@ var agentSettings = append([]setting{
 		"address at which other nodes reach this one, or the network that has it, e.g. 10.1.0.0/16 (default: found by probes " +
 			"between the nodes)",
 		text(func(c *config) *string { return &c.address }),
+	},
+	{
+		"topology",
+		"",
+		"where this machine is, from the outside in, e.g. hall-2/rack-7/switch-1; jobs on several nodes get nodes that are " +
+			"near each other first (default: unknown)",
+		func(c *config, v string) error {
+			c.topology = v
+			return fleet.CheckTopology(v)
+		},
 	},
 	{
 		"fake-gpus",

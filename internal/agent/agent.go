@@ -100,7 +100,8 @@ type Config struct {
 	CheckpointPatience time.Duration
 
 	FakeGPUs    string    // declared GPUs, see inventory.ParseFake; NoGPUs for none, whatever is there
-	Address     string    // how other nodes reach this one; found out if left out
+	Address     string    // how other nodes reach this one, or the network that has it; found out if left out
+	Topology    string    // where the machine is, see fleet.CheckTopology; unknown if left out
 	CPUs        job.CPUs  // declared, for machines that are played; found out if left out
 	Memory      job.Bytes // likewise
 	Probe       string    // whether GPUs are measured at the start: ProbeAuto, also if left out, or ProbeOff

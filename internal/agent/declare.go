@@ -20,6 +20,8 @@ func declaredGPUs(text string) ([]fleet.GPU, error) {
 
 // applyDeclared puts what was declared in the place of what was found.
 func (a *Agent) applyDeclared(found *inventory.Found) {
+	found.Inventory.Topology = a.cfg.Topology
+
 	if a.cfg.CPUs > 0 {
 		found.Inventory.CPUs = a.cfg.CPUs
 	}

@@ -38,6 +38,7 @@ type Node struct {
 	OS       string         `json:"os"`
 	Arch     string         `json:"arch"`
 	Address  string         `json:"address"`
+	Topology string         `json:"topology,omitempty" doc:"where it is, as its operator declared: places from the outside in"`
 	Version  string         `json:"version" doc:"version of the agent"`
 	Limits   string         `json:"limits,omitempty" doc:"how resource limits of runs are enforced"`
 	// Isolation is absent if the agent is too old to say it; it isolates nothing then.

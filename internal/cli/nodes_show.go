@@ -96,6 +96,7 @@ func (a *app) nodeDetail(n *api.Node) error {
 			Name:  "Address",
 			Value: n.Address,
 		},
+		console.Field{Name: "Topology", Value: n.Topology},
 		console.Field{Name: "Agent", Value: n.Version},
 		console.Field{Name: "Limits", Value: n.Limits},
 		console.Field{Name: "Isolation", Value: isolation(n)},

@@ -19,7 +19,8 @@ func (s *Server) toNode(n *yardmaster.NodeInfo) api.Node {
 		ID: n.ID, Class: n.Class, Pool: n.Pool, Reason: n.Reason, Cordoned: n.Cordoned, Activity: inv.Activity,
 		LastSeen: timeOrNil(n.Seen), CPUs: inv.CPUs, CPUsFree: n.Room.CPUs, Memory: inv.Memory, MemFree: n.Room.Memory,
 		Disk: inv.Disk, OS: inv.OS, Arch: inv.Arch, Address: inv.Address, Version: inv.Version,
-		Limits: inv.Limits, Jobs: n.Jobs, Runs: []api.NodeRun{}, GPUs: make([]api.GPU, len(inv.GPUs)),
+		Topology: inv.Topology,
+		Limits:   inv.Limits, Jobs: n.Jobs, Runs: []api.NodeRun{}, GPUs: make([]api.GPU, len(inv.GPUs)),
 		Problem: inv.Problem, Snapshots: inv.Snapshots, Shared: inv.Shared,
 		Isolation: inv.Isolation, SingleUser: inv.SingleUser, Tenant: n.Room.Tenant(), Metadata: inv.Metadata,
 	}

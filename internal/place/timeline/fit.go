@@ -105,10 +105,11 @@ func (t *Timeline) FitsBeside(q *Request, p *Pool, room int32) bool {
 
 // FitNowAcross is FitNow for a job that may have rooms of several pools: it takes as many as
 // it can of the first pool, then of the next, in each the rooms with the fewest GPUs free
-// first.
+// first. Of a single pool it takes rooms that are near each other, as far as it is known where they are.
 func (t *Timeline) FitNowAcross(q *Request, pools ...*Pool) []int32 {
 	need := &q.Shape.Match.Need
 	var found []int32
+	near, wanted := len(pools) == 1 && need.Nodes > 1, need.Nodes
 
 	for _, p := range pools {
 		for gpus := need.GPUs; gpus < len(p.free); gpus++ {
@@ -124,14 +125,49 @@ func (t *Timeline) FitNowAcross(q *Request, pools ...*Pool) []int32 {
 				}
 
 				found = append(found, at)
-				if len(found) == need.Nodes {
-					return found
+				if near && t.rooms[at].Node.Inventory.Topology != "" {
+					near, wanted = false, max(maxNear, need.Nodes) // look for some more to choose from
+				}
+
+				if len(found) == wanted {
+					return t.together(found, need.Nodes)
 				}
 			}
 		}
 	}
 
-	return nil
+	if len(found) < need.Nodes {
+		return nil
+	}
+
+	return t.together(found, need.Nodes)
+}
+
+// maxNear bounds of how many rooms those are chosen that are near each other.
+const maxNear = 512
+
+// together chooses n rooms that are near each other.
+func (t *Timeline) together(rooms []int32, n int) []int32 {
+	if len(rooms) == 1 {
+		return rooms
+	}
+
+	where, known := make([]string, len(rooms)), false
+	for i, at := range rooms {
+		where[i] = t.rooms[at].Node.Inventory.Topology
+		known = known || where[i] != ""
+	}
+
+	if !known {
+		return rooms[:n]
+	}
+
+	chosen := make([]int32, 0, n)
+	for _, i := range fleet.Together(where, n) {
+		chosen = append(chosen, rooms[i])
+	}
+
+	return chosen
 }
 
 // dropStale removes the i-th room of a list if the plan has changed its free GPUs since it was

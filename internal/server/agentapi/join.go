@@ -190,6 +190,9 @@ func checkInventory(inv *fleet.Inventory) error {
 	if err := checkWords(bad, inv.Addresses...); err != nil {
 		return err
 	}
+	if err := fleet.CheckTopology(inv.Topology); err != nil {
+		return bad("topology %v", err)
+	}
 	if len(inv.Addresses) > job.MaxAddresses {
 		return bad("a node can have at most %d addresses", job.MaxAddresses)
 	}

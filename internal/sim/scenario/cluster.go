@@ -37,6 +37,7 @@ type group struct {
 	price      fleet.NodePrice
 	singleUser bool          // run jobs of one user at a time
 	pool       string        // that they have joined; "" if none
+	topology   string        // where they are; "" if unknown
 	billed     time.Duration // provisioned for whole stretches of this length
 }
 
@@ -92,10 +93,13 @@ func (s *Scenario) groupLine(a *args, g *group, more map[string]reader) *fault.E
 	table := map[string]reader{
 		"single_user": flag(&g.singleUser),
 		"pool":        value(into(&g.pool, parseNode)),
-		"cpus":        value(into(&g.cpus, job.ParseCPUs)),
-		"memory":      value(into(&g.memory, job.ParseBytes)),
-		"hourly":      value(into(&g.price.Hourly, list(parsePrice[money.PerHour]))),
-		"watts":       value(into(&g.price.Watts, list(parseAmount))),
+		"topology": value(into(&g.topology, func(s string) (string, error) {
+			return s, fleet.CheckTopology(s)
+		})),
+		"cpus":   value(into(&g.cpus, job.ParseCPUs)),
+		"memory": value(into(&g.memory, job.ParseBytes)),
+		"hourly": value(into(&g.price.Hourly, list(parsePrice[money.PerHour]))),
+		"watts":  value(into(&g.price.Watts, list(parseAmount))),
 		"boot": value(func(a *args, w word) *fault.Error {
 			return into((*time.Duration)(&g.price.Boot), parseLasting)(a, w)
 		}),
@@ -219,7 +223,7 @@ func (s *Scenario) addGroup(a *args, at word, g *group) *fault.Error {
 // node makes one node of the group.
 func (g *group) node(name id.Node) fleet.Node {
 	n := fleet.Node{ID: name, Class: g.class, Pool: g.pool, Inventory: fleet.Inventory{
-		CPUs: g.cpus, Memory: g.memory, SingleUser: g.singleUser,
+		CPUs: g.cpus, Memory: g.memory, SingleUser: g.singleUser, Topology: g.topology,
 	}}
 	var kind job.GPUKind
 	if kind.UnmarshalText([]byte(g.kind)) != nil {

@@ -2668,6 +2668,7 @@ export interface components {
             single_user?: boolean;
             snapshots?: components["schemas"]["FleetSnapshots"];
             suspends?: boolean;
+            topology?: string;
             version: string;
         };
         FleetOffer: {
@@ -3815,6 +3816,8 @@ export interface components {
              * @enum {string}
              */
             tflops_origin?: "measured" | "table" | "unknown" | "mixed";
+            /** @description where it is, as its operator declared: places from the outside in */
+            topology?: string;
             /** @description version of the agent */
             version: string;
         };
