@@ -90,6 +90,12 @@ test-chaos: ## Break real yards in network namespaces in every way of the fault 
 	go test ./test/netlab ./test/chaos/evidence -count=1
 	go test ./test/chaos -count=1 -timeout 180m -parallel 4 -v $(if $(ROWS),-run TestFaults -rows '$(ROWS)',-all)
 
+.PHONY: test-gangs
+test-gangs: ## Train with torchrun on several nodes in network namespaces, and kill server and agents while gangs start (root; KILLS=200 SEED=7)
+	@scripts/setup.sh test
+	@scripts/setup-train.sh
+	go test ./test/gangs -count=1 -timeout 120m -v -kills $(KILLS) -seed $(SEED)
+
 .PHONY: test-walls
 test-walls: ## Attack real yards as a researcher who wants what belongs to others (root; FINDINGS=S15 for those of one finding)
 	@scripts/setup.sh test
