@@ -30,7 +30,9 @@ import (
 //	15 a report may carry what was read from the GPUs: use, power and temperature
 //	16 assignments may ask for tunnels to runs, which the agent opens
 //	17 the program of a rank may wait until all ranks of its run are ready, and agents probe the network between them
-const Capability = 17
+//	18 a launch may name a container image, an inventory says whether the node runs containers, and the report of a rank
+//	   which image it got
+const Capability = 18
 
 // JoinRequest asks to become a node. It carries the join token's text and a
 // certificate request; the key never leaves the machine.

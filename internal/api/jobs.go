@@ -148,6 +148,7 @@ type Rank struct {
 	Reason   string       `json:"reason,omitempty"`
 
 	PassedEnv []string `json:"passed_env,omitempty" doc:"names of the node's environment variables that the program got"`
+	Digest    string   `json:"digest,omitempty" doc:"container image that it got, with its digest"`
 }
 
 // Why says why a job waits, or that it would start now.

@@ -49,6 +49,8 @@ type Node struct {
 	Metadata   string  `json:"metadata,omitempty" doc:"whether jobs can reach the cloud's metadata service: blocked, or why not"`
 	// Snapshots is absent if the agent is too old to say it.
 	Snapshots *fleet.Snapshots `json:"snapshots,omitempty" doc:"which snapshots of programs it can take"`
+	// Containers is absent if the agent is too old to say it.
+	Containers *fleet.Containers `json:"containers,omitempty" doc:"whether it runs jobs in containers"`
 	// Shared is absent if none is declared for the node.
 	Shared   []fleet.Shared `json:"shared,omitempty" doc:"shared file systems that are declared for it"`
 	GPUs     []GPU          `json:"gpus"`

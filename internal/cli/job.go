@@ -368,7 +368,26 @@ func (a *app) jobRuns(runs []api.Run, now time.Time) error {
 		return err
 	}
 
+	if err := a.images(&runs[0]); err != nil {
+		return err
+	}
+
 	return a.passedEnv(&runs[0])
+}
+
+// images says which container image a run got, if any.
+func (a *app) images(r *api.Run) error {
+	for _, k := range r.Ranks {
+		if k.Digest == "" {
+			continue
+		}
+
+		_, err := fmt.Fprintf(a.Stdout, "\nImage of %s: %s\n", r.ID, table.Plain(k.Digest))
+
+		return err
+	}
+
+	return nil
 }
 
 // passedEnv says which settings of its node a run got, if any.

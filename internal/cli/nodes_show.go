@@ -101,6 +101,7 @@ func (a *app) nodeDetail(n *api.Node) error {
 		console.Field{Name: "Limits", Value: n.Limits},
 		console.Field{Name: "Isolation", Value: isolation(n)},
 		console.Field{Name: "Metadata", Value: n.Metadata},
+		console.Field{Name: "Containers", Value: containers(n)},
 		console.Field{Name: "Suspend", Value: ability(can.Suspend)},
 		console.Field{Name: "Snapshot", Value: ability(can.Process)},
 		console.Field{Name: "GPU snapshot", Value: ability(can.GPU)},
@@ -235,6 +236,22 @@ func (a *app) gpuNotes(n *api.Node) error {
 	_, err := io.WriteString(a.Stdout, out.String())
 
 	return err
+}
+
+// containers writes whether a node runs jobs in containers, and by which engine. It is "" if the node does not say.
+func containers(n *api.Node) string {
+	c := n.Containers
+
+	switch {
+	case c == nil:
+		return ""
+	case !c.OK:
+		return "no: " + c.Reason
+	case c.HostNetwork:
+		return c.Engine + ", network of the node"
+	}
+
+	return c.Engine
 }
 
 // ability writes whether a node can save programs in one way, or why it cannot. It is "" if the node does not say.

@@ -27,6 +27,7 @@ type Need struct {
 	Snapshot        bool   // nodes that can save the program and restore it
 	Shared          string // nodes that see this shared file system; "" for any
 	Secrets         bool   `json:",omitempty"` // nodes whose agents pass secrets on
+	Container       bool   `json:",omitempty"` // nodes that run jobs in containers
 	SameGPU         bool   `json:",omitempty"` // nodes with one GPU model, see MostAlike
 	// Pools, Only and Except are what the job file says about nodes by their names, in the form of Avoid: only those of
 	// these pools, only these, none of these; "" for any.
@@ -81,6 +82,7 @@ func NeedOf(s *job.Spec, floor job.Floor, avoid []id.Node) Need {
 
 	n.Snapshot = s.Checkpoint != nil && s.Checkpoint.Snapshot
 	n.Secrets = len(s.Secrets) > 0
+	n.Container = s.Image != ""
 	n.SameGPU = r.SameGPU
 
 	n.Avoid = barred(avoid)
@@ -125,7 +127,7 @@ func (n *Need) Named() bool { return n.Pinned() || n.Except != "" }
 
 // Particular reports whether nodes with the same hardware may differ in whether they meet the need.
 func (n *Need) Particular() bool {
-	return n.Avoid != "" || n.Snapshot || n.Shared != "" || n.Owner != "" || n.Secrets || n.Named()
+	return n.Avoid != "" || n.Snapshot || n.Shared != "" || n.Owner != "" || n.Secrets || n.Container || n.Named()
 }
 
 // MostAlike returns how many of the rooms at most could run the ranks of a job together: those with one kind of
@@ -229,6 +231,9 @@ func (m *Matcher) barred(r *Room) bool {
 		return true
 	}
 	if m.Need.Secrets && !r.Node.Inventory.Secrets {
+		return true
+	}
+	if m.Need.Container && !r.Node.Inventory.Contains(m.Need.MaxNodes > 1).OK {
 		return true
 	}
 	if m.Need.Image != (Image{}) && m.Need.Image.Misfit(&r.Node.Inventory) != "" {

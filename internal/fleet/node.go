@@ -179,6 +179,8 @@ type Inventory struct {
 	Problem *Problem `json:"problem,omitempty"`
 	// Snapshots says which snapshots of programs the node can take; nil if its agent does not know.
 	Snapshots *Snapshots `json:"snapshots,omitempty"`
+	// Containers says whether the node runs jobs in containers; nil if its agent is of an earlier version.
+	Containers *Containers `json:"containers,omitempty"`
 	// Shared says of each shared file system that is declared for the node whether it is there.
 	Shared []Shared `json:"shared,omitempty"`
 }
@@ -189,6 +191,27 @@ type Snapshots struct {
 	Process Ability `json:"process" doc:"save and restore a program without GPUs"`
 	GPU     Ability `json:"gpu" doc:"save and restore a program with one GPU"`
 	CRIU    string  `json:"criu,omitempty" maxLength:"40" doc:"version of CRIU, if it can be used"`
+}
+
+// Containers says how a node runs jobs in containers.
+type Containers struct {
+	OK     bool   `json:"ok"`
+	Reason string `json:"reason,omitempty" maxLength:"500" doc:"why it runs none"`
+	Engine string `json:"engine,omitempty" maxLength:"100" doc:"name and version of the engine"`
+	// HostNetwork says that containers have the network of the node, so that those of several nodes reach each other.
+	HostNetwork bool `json:"host_network,omitempty" doc:"containers have the network of the node"`
+}
+
+// Contains says whether the node runs a job of one node, or of several, in containers.
+func (inv *Inventory) Contains(several bool) Ability {
+	switch c := inv.Containers; {
+	case c == nil:
+		return Ability{Reason: "its agent does not run containers"}
+	case c.OK && several && !c.HostNetwork:
+		return Ability{Reason: "its containers have networks of their own, so that those of several nodes cannot reach each other"}
+	default:
+		return Ability{OK: c.OK, Reason: c.Reason}
+	}
 }
 
 // Saves says whether the node can save a program and restore it, with a GPU or without.

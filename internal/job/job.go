@@ -156,6 +156,8 @@ type Rank struct {
 	Error string `json:"error,omitempty"`
 	// PassedEnv names the variables of the machine that the program got, separated by spaces.
 	PassedEnv string `json:"passed_env,omitempty"`
+	// Digest is that of the container image that it got; "" if it runs in none.
+	Digest string `json:"digest,omitempty"`
 	// Hourly is what it costs, as quotas count it.
 	Hourly money.PerHour `json:"hourly,omitempty"`
 	// Weight is its fair-share weight while it runs, fixed when it was placed.

@@ -11,6 +11,7 @@ type Launch struct {
 	// OwnerNumber is the number of the owner, from which a node derives the account of the program.
 	OwnerNumber int               `json:"owner_number,omitempty"`
 	Workdir     string            `json:"workdir,omitempty"` // manifest digest
+	Image       string            `json:"image,omitempty"`   // of the container; "" if it runs in none
 	Setup       string            `json:"setup,omitempty"`
 	Command     string            `json:"command"`
 	Env         map[string]string `json:"env,omitempty"`

@@ -31,6 +31,8 @@ type RankReport struct {
 	Suspension Suspension
 	// PassedEnv names the variables of the machine that the program got, separated by spaces.
 	PassedEnv string
+	// Digest is that of the container image that the rank got; "" before it has one, and if it runs in none.
+	Digest string
 	// Use is what the rank uses of its node; nil if its agent does not say. The yard decides nothing by it.
 	Use *Use
 	// Silent says that the rank has ended and has printed nothing: there is no log of it.
@@ -99,6 +101,8 @@ func (rep *RankReport) Take(k *Rank, now time.Time) RankStep {
 	switch rep.State {
 	case RunPreparing:
 		k.State, k.Reason, k.PassedEnv = RunPreparing, rep.Reason, rep.PassedEnv
+		rep.takeDigest(k)
+
 		return RankPreparing
 	case RunRunning, RunStopping:
 		if rep.State == RunStopping && rep.Started.IsZero() {
@@ -106,6 +110,8 @@ func (rep *RankReport) Take(k *Rank, now time.Time) RankStep {
 		}
 
 		k.State, k.Started, k.Reason, k.PassedEnv = RunRunning, rep.Started, rep.Reason, rep.PassedEnv
+		rep.takeDigest(k)
+
 		if k.Started.IsZero() {
 			k.Started = now
 		}
@@ -117,6 +123,13 @@ func (rep *RankReport) Take(k *Rank, now time.Time) RankStep {
 	}
 
 	return RankUnchanged
+}
+
+// takeDigest records which container image a rank got, once its agent says so.
+func (rep *RankReport) takeDigest(k *Rank) {
+	if rep.Digest != "" {
+		k.Digest = rep.Digest
+	}
 }
 
 // End records the end of a rank. An unknown cause counts as a failure of the program, unless
@@ -135,6 +148,8 @@ func (rep *RankReport) End(k *Rank, now time.Time) {
 	if rep.PassedEnv != "" {
 		k.PassedEnv = rep.PassedEnv
 	}
+
+	rep.takeDigest(k)
 
 	if k.Ended.IsZero() {
 		k.Ended = now

@@ -216,6 +216,8 @@ func explain(v *View, j *QueuedJob, verdict *Verdict) Why {
 		return avoided(need)
 	case len(eligible) < need.Nodes && need.Snapshot && couldRunUnsaved(v, need):
 		return unsaved(v, need)
+	case len(eligible) < need.Nodes && need.Container && couldRunOutside(v, need):
+		return noContainers(v, need)
 	case len(eligible) < need.Nodes && need.Shared != "" && couldRunUnshared(v, need):
 		return unshared(v, need)
 	case len(eligible) < need.Nodes && need.Secrets && couldRunWithoutSecrets(v, need):

@@ -198,6 +198,7 @@ func toRun(r *job.Run) api.Run {
 			Reason: k.Reason,
 
 			PassedEnv: strings.Fields(k.PassedEnv),
+			Digest:    k.Digest,
 		}
 
 		if k.State == job.RunEnded {

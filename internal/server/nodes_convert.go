@@ -21,7 +21,7 @@ func (s *Server) toNode(n *yardmaster.NodeInfo) api.Node {
 		Disk: inv.Disk, OS: inv.OS, Arch: inv.Arch, Address: inv.Address, Version: inv.Version,
 		Topology: inv.Topology,
 		Limits:   inv.Limits, Jobs: n.Jobs, Runs: []api.NodeRun{}, GPUs: make([]api.GPU, len(inv.GPUs)),
-		Problem: inv.Problem, Snapshots: inv.Snapshots, Shared: inv.Shared,
+		Problem: inv.Problem, Snapshots: inv.Snapshots, Containers: inv.Containers, Shared: inv.Shared,
 		Isolation: inv.Isolation, SingleUser: inv.SingleUser, Tenant: n.Room.Tenant(), Metadata: inv.Metadata,
 	}
 

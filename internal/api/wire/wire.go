@@ -26,23 +26,25 @@ type Launch struct {
 	Name   string  `json:"name,omitempty"`
 	Owner  id.User `json:"owner"`
 	// OwnerNumber is left out by a server of an earlier version.
-	OwnerNumber int               `json:"owner_number,omitempty" doc:"number of the owner, never that of another user of the yard"`
-	Workdir     string            `json:"workdir,omitempty" doc:"digest of the manifest of the working directory"`
-	Setup       string            `json:"setup,omitempty"`
-	Command     string            `json:"command"`
-	Env         map[string]string `json:"env,omitempty"`
-	Secrets     []string          `json:"secrets,omitempty" doc:"secrets that the job asks for; their values are beside the launch"`
-	GPUs        []int             `json:"gpus,omitempty"`
-	Share       float64           `json:"share,omitempty" doc:"share of its GPU, if it shares one with other runs"`
-	CPUs        job.CPUs          `json:"cpus"`
-	Memory      job.Bytes         `json:"memory,omitempty"`
-	Checkpoint  string            `json:"checkpoint,omitempty" doc:"checkpoint directory, relative to the working directory"`
-	SaveEvery   job.Duration      `json:"save_every,omitempty" doc:"how often the program saves; absent if it decides itself"`
-	Snapshot    bool              `json:"snapshot,omitempty" doc:"the program is started so that snapshots can be taken"`
-	Grace       job.Duration      `json:"grace"`
-	LogLimit    int64             `json:"log_limit" doc:"maximum bytes of output kept"`
-	Nodes       []string          `json:"nodes" doc:"addresses of the run's nodes in rank order"`
-	MasterPort  int               `json:"master_port"`
+	OwnerNumber int    `json:"owner_number,omitempty" doc:"number of the owner, never that of another user of the yard"`
+	Workdir     string `json:"workdir,omitempty" doc:"digest of the manifest of the working directory"`
+	// Image is for an agent of capability 18 or later.
+	Image      string            `json:"image,omitempty" doc:"container image that the program runs in"`
+	Setup      string            `json:"setup,omitempty"`
+	Command    string            `json:"command"`
+	Env        map[string]string `json:"env,omitempty"`
+	Secrets    []string          `json:"secrets,omitempty" doc:"secrets that the job asks for; their values are beside the launch"`
+	GPUs       []int             `json:"gpus,omitempty"`
+	Share      float64           `json:"share,omitempty" doc:"share of its GPU, if it shares one with other runs"`
+	CPUs       job.CPUs          `json:"cpus"`
+	Memory     job.Bytes         `json:"memory,omitempty"`
+	Checkpoint string            `json:"checkpoint,omitempty" doc:"checkpoint directory, relative to the working directory"`
+	SaveEvery  job.Duration      `json:"save_every,omitempty" doc:"how often the program saves; absent if it decides itself"`
+	Snapshot   bool              `json:"snapshot,omitempty" doc:"the program is started so that snapshots can be taken"`
+	Grace      job.Duration      `json:"grace"`
+	LogLimit   int64             `json:"log_limit" doc:"maximum bytes of output kept"`
+	Nodes      []string          `json:"nodes" doc:"addresses of the run's nodes in rank order"`
+	MasterPort int               `json:"master_port"`
 	// Barrier, Addresses and Slots are of a run on several nodes, for an agent of capability 17 or later.
 	Barrier   bool             `json:"barrier,omitempty" doc:"the program starts when the assignment says that all ranks are ready"`
 	Addresses [][]string       `json:"addresses,omitempty" doc:"all addresses of each of the run's nodes in rank order, the preferred ones first"`
@@ -82,6 +84,8 @@ type RankReport struct {
 	Suspension job.Suspension `json:"suspension,omitzero"`
 	// PassedEnv is left out by earlier agents.
 	PassedEnv string `json:"passed_env,omitempty" maxLength:"4000" doc:"names of the machine's variables that the program got, separated by spaces"`
+	// Digest is left out by earlier agents.
+	Digest string `json:"digest,omitempty" maxLength:"600" doc:"container image that the rank got, with its digest"`
 	// Use is left out by an agent of an earlier version.
 	Use *job.Use `json:"use,omitempty" doc:"what the rank uses of its node and has used so far"`
 	// Silent is left out by an agent of an earlier version, which uploads an empty log instead.

@@ -111,7 +111,8 @@ func sameInventory(a, b *fleet.Inventory) bool {
 		x.CPUs == z.CPUs && x.Memory == z.Memory && x.Limits == z.Limits && slices.Equal(a.GPUs, b.GPUs) &&
 		x.Isolation == z.Isolation && x.MixUsers == z.MixUsers && x.SingleUser == z.SingleUser && x.Metadata == z.Metadata &&
 		x.Restores == z.Restores && x.Suspends == z.Suspends && x.Secrets == z.Secrets && same(x.Problem, z.Problem) &&
-		slices.Equal(x.Shared, z.Shared) && same(x.Snapshots, z.Snapshots)
+		slices.Equal(x.Shared, z.Shared) && same(x.Snapshots, z.Snapshots) &&
+		same(x.Containers, z.Containers)
 }
 
 // rememberShared returns an inventory that knows which shared file systems the node has ever found.
