@@ -4,7 +4,7 @@
 #   run    Go and python3: a yard on this machine and its examples
 #   test   + PostgreSQL, a C compiler (the race detector needs one), the solvers CBC and
 #          GLPK, moto (an EC2 and S3 API server), versitygw (an S3 API server), promtool,
-#          PyTorch and others for real trainings, CRIU (snapshots of processes), ip and nft
+#          PyTorch and others for real trainings, CRIU (snapshots of processes), podman (containers), ip and nft
 #          (networks that tests break), Node.js and Chromium (the portal), and in CI Slurm
 #   check  + golangci-lint and govulncheck, built once into the user's cache, ruff and mypy
 #
@@ -30,6 +30,7 @@ missing() {
 have_postgres() { command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; }
 have_solvers() { command -v cbc >/dev/null && command -v glpsol >/dev/null; }
 have_networks() { command -v ip >/dev/null && command -v nft >/dev/null; }
+have_podman() { command -v podman >/dev/null && command -v runc >/dev/null && command -v conmon >/dev/null; }
 have_cc() { command -v "${CC:-cc}" >/dev/null || command -v gcc >/dev/null; }
 
 # packages NAME...: installs Debian packages; false where that cannot be done.
@@ -85,6 +86,8 @@ need_test() {
   have_solvers || missing "CBC or GLPK" "tests and benchmarks that compare with a solver are skipped"
   have_networks || packages iproute2 nftables || true
   have_networks || missing "ip or nft" "tests that break networks are skipped"
+  have_podman || packages podman runc conmon netavark iptables || true
+  have_podman || missing podman "tests of jobs in containers are skipped"
   command -v chromium-headless-shell >/dev/null || packages chromium-headless-shell || true
   command -v chromium-headless-shell >/dev/null || missing "chromium-headless-shell" "the portal is not tested"
   command -v npm >/dev/null || packages nodejs npm || true

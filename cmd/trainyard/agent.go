@@ -146,6 +146,11 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 		return nil, err
 	}
 
+	engine, containers, err := c.containers(dir, users != nil, clk, log)
+	if err != nil {
+		return nil, err
+	}
+
 	exe := helperPath(embeddedHelper(), log)
 
 	return agent.New(agent.Config{
@@ -163,6 +168,7 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 		MixUsers:       c.mixUsers,
 		Topology:       c.topology,
 		Isolated:       users != nil,
+		Containers:     engine,
 		Metadata:       blockMetadata(users, log),
 		OnLeaseEnd:     c.onLeaseEnd,
 		SpotNotice:     c.spotNotice,
@@ -180,7 +186,7 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 			return runtime.New(runtime.Options{
 				Dir: dir, Exe: exe, Preparation: p, Log: log, Clock: clk, CRIU: c.criu, Python: c.probePython,
 				Users: users, MaxPIDs: c.maxPIDs, MaxDisk: job.Bytes(c.maxDisk), PassEnv: c.passEnv,
-				KeepRuns: c.keepRuns, KeptBytes: job.Bytes(c.maxKept),
+				KeepRuns: c.keepRuns, KeptBytes: job.Bytes(c.maxKept), Containers: containers,
 			})
 		},
 	})

@@ -118,6 +118,10 @@ type config struct {
 	keepRuns                             time.Duration
 	dataRoots, dataHosts                 []string
 	passEnv                              []string
+	containerSocket, containerNetwork    string
+	registryAuth                         string
+	imageAge                             time.Duration
+	maxImages                            int64
 }
 
 func text(target func(c *config) *string) func(*config, string) error {
@@ -409,7 +413,7 @@ var mainSettings = []setting{
 }
 
 // agentSettings are those of an agent.
-var agentSettings = append([]setting{
+var agentSettings = append(append([]setting{
 	{"name", "", "name of the node (default: the host's name)", text(func(c *config) *string { return &c.name })},
 	{
 		"address",
@@ -511,7 +515,7 @@ var agentSettings = append([]setting{
 		"address to serve the agent's Prometheus metrics on, e.g. 127.0.0.1:9100 (default: not served)",
 		text(func(c *config) *string { return &c.metrics }),
 	},
-}, isolationSettings...)
+}, isolationSettings...), containerSettings...)
 
 // register adds the flags of the settings to a command.
 func register(cmd *cobra.Command, settings []setting) {

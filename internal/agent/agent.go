@@ -108,6 +108,7 @@ type Config struct {
 	ProbePython string    // measures them if it has PyTorch; python3 if left out
 	CRIU        string    // name or path of CRIU, for snapshots; criu if left out
 	Isolated    bool      // programs run as users of their own
+	Containers  ContainerEngine
 	Version     string
 	Metadata    string // whether jobs can reach the cloud's metadata service, as the inventory says it
 	MixUsers    bool   // the operator allows jobs of several users at a time although nothing separates them
@@ -154,6 +155,7 @@ type Agent struct {
 	fakeGPUs      []fleet.GPU
 	machine       *inventory.Machine // nil if the configuration brings its own Inventory
 	abilities     abilities          // which snapshots it can take
+	containers    containers         // whether it runs jobs in containers
 	identity      *auth.NodeIdentity
 	client        atomic.Pointer[api.Client]
 	servers       *servers
@@ -335,6 +337,7 @@ func (a *Agent) scanMachine(ctx context.Context) (inventory.Found, error) {
 
 	if err == nil {
 		found.Inventory.Snapshots = a.abilities.of(ctx, &a.cfg, found.Inventory.GPUs)
+		found.Inventory.Containers = a.containers.look(ctx, a.cfg.Containers, a.clk.Now())
 	}
 
 	return found, err
@@ -436,7 +439,8 @@ func (a *Agent) open() error {
 
 	rt, err := a.cfg.NewRuntime(runtime.Preparation{
 		Files: a.files.materialise, Restore: a.restore,
-		Begin: func(s rundir.Spec) error { return a.fence.recordBegin(key{s.Run, s.Rank}) },
+		Begin:    func(s rundir.Spec) error { return a.fence.recordBegin(key{s.Run, s.Rank}) },
+		Endpoint: a.endpoint,
 	})
 	if err != nil {
 		return fmt.Errorf("open runtime: %w", err)

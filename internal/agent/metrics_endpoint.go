@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,16 @@ func (a *Agent) openIntake() {
 	if err == nil {
 		a.intake = in
 	}
+}
+
+// endpoint returns where the intake listens, and serves it on a listener in the network of a container; "" if there is no
+// intake.
+func (a *Agent) endpoint() (address string, serve func(net.Listener)) {
+	if a.intake == nil {
+		return "", nil
+	}
+
+	return a.intake.Address(), a.intake.Serve
 }
 
 func (a *Agent) closeIntake() error {

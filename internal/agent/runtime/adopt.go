@@ -61,6 +61,7 @@ func (r *Runtime) Adopt() ([]rundir.Status, error) {
 	r.tasks.Go(r.pruneCheckpoints)
 	r.tasks.Go(r.pruneCaches)
 	r.tasks.Go(r.keepPruning)
+	r.tasks.Go(r.keepSweeping)
 
 	return r.List(), nil
 }
@@ -104,7 +105,10 @@ func (r *Runtime) adopt(name string) error {
 			r.watch(rk, holder) // the earlier agent may have been killed before it did
 		}
 
-		r.tasks.Go(func() { r.monitor(rk) }) // which ends the watch, too
+		r.tasks.Go(func() {
+			r.openEndpoint(rk)
+			r.monitor(rk) // which ends the watch, too
+		})
 	}
 
 	return nil
@@ -177,6 +181,7 @@ func (r *Runtime) monitor(rk *rank) {
 	}
 
 	r.watched.remove(rk.name)
+	r.closeEndpoint(rk)
 
 	if rk.rec.Setup != nil {
 		r.pruneSetups() // it may have been the last rank to use a set-up

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 )
@@ -31,19 +32,24 @@ func (r *Runtime) DialPort(ctx context.Context, run id.Run, n, port int, shared 
 		return nil, err
 	}
 
-	before, err := r.listener(rk, port)
+	network, err := networkOf(rk)
 	if err != nil {
 		return nil, err
 	}
 
-	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", before.address().String())
+	before, err := r.listener(rk, network, port)
+	if err != nil {
+		return nil, err
+	}
+
+	conn, err := network.dial(ctx, before.address().String())
 	if err != nil {
 		return nil, fault.New(fault.Conflict, "port_closed", "port %d of run %s does not accept connections: %v", port, run,
 			err)
 	}
 
 	// The same socket still listens, so it is the one that was connected to.
-	after, err := r.listener(rk, port)
+	after, err := r.listener(rk, network, port)
 	if err == nil && after != before {
 		err = portClosed(rk, port)
 	}
@@ -82,7 +88,7 @@ func (l listener) address() netip.AddrPort {
 
 // listener returns the socket of a rank that listens on a port. It fails if another process listens where a connection
 // could end up, too.
-func (r *Runtime) listener(rk *rank, port int) (listener, error) {
+func (r *Runtime) listener(rk *rank, in network, port int) (listener, error) {
 	r.mu.Lock()
 	st := rk.state
 	r.mu.Unlock()
@@ -96,12 +102,12 @@ func (r *Runtime) listener(rk *rank, port int) (listener, error) {
 
 	own := map[string]bool{}
 	for _, p := range procs {
-		if sameNetwork(p.PID) {
+		if in.has(p.PID) {
 			sockets(p.PID, own)
 		}
 	}
 
-	all, err := listeners(port)
+	all, err := in.listeners(port)
 	if err != nil {
 		return listener{}, err
 	}
@@ -123,12 +129,42 @@ func (r *Runtime) listener(rk *rank, port int) (listener, error) {
 	return all[at], nil
 }
 
-// sameNetwork reports whether a process is in the network namespace of this one.
-func sameNetwork(pid int) bool {
-	ours, err1 := os.Readlink("/proc/self/ns/net")
+// network is a network namespace, by the directory in /proc of a process that is in it.
+type network string
+
+// networkOf returns the network of a rank: that of the machine, or of its container.
+func networkOf(rk *rank) (network, error) {
+	if rk.rec.Launch.Image == "" {
+		return "/proc/self", nil
+	}
+
+	c, err := rundir.ReadContainer(rk.dir)
+	if err != nil {
+		return "", err
+	}
+	if !c.Alive() {
+		return "", sandbox.ErrContainerGone
+	}
+
+	return network("/proc/" + strconv.Itoa(c.PID)), nil
+}
+
+// has reports whether a process is in the network.
+func (n network) has(pid int) bool {
+	ours, err1 := os.Readlink(string(n) + "/ns/net")
 	theirs, err2 := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/net")
 
 	return err1 == nil && err2 == nil && ours == theirs
+}
+
+// dial connects to an address in the network. A socket belongs to the network that its thread was in when it was made.
+func (n network) dial(ctx context.Context, address string) (conn net.Conn, err error) {
+	err = sandbox.InNetwork(string(n)+"/ns/net", func() error {
+		conn, err = (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", address)
+		return err
+	})
+
+	return conn, err
 }
 
 // sockets adds the inodes of the sockets that a process has open.
@@ -147,11 +183,11 @@ func sockets(pid int, to map[string]bool) {
 	}
 }
 
-// listeners lists the sockets of the machine that listen on a port.
-func listeners(port int) ([]listener, error) {
+// listeners lists the sockets of the network that listen on a port.
+func (n network) listeners(port int) ([]listener, error) {
 	var all []listener
-	for _, name := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
-		text, err := os.ReadFile(name)
+	for _, name := range []string{"/net/tcp", "/net/tcp6"} {
+		text, err := os.ReadFile(string(n) + name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // a machine without IPv6
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,6 +40,9 @@ type Preparation struct {
 	// Begin records that a rank is begun, so that it never begins again: also not after a power cut, which may take the
 	// run directory. It is done before the supervisor is started, beside the rest; nil does nothing.
 	Begin func(s rundir.Spec) error
+	// Endpoint returns the address on the machine to which programs send metrics, and what serves it on another listener:
+	// in the network of a container it has the same address. "" or nil for none.
+	Endpoint func() (address string, serve func(net.Listener))
 }
 
 // RestoreError is returned by Preparation.Restore: the run cannot start on this node from its checkpoint.
@@ -84,6 +88,8 @@ type Options struct {
 	// them may have; none is kept if left out.
 	KeepRuns  time.Duration
 	KeptBytes job.Bytes
+	// Containers makes the containers of ranks with an image; nil refuses such launches. It needs Users.
+	Containers Containers
 	// Free returns the free and total bytes of the disk that holds a directory; the default asks the system.
 	Free func(dir string) (free, total job.Bytes, err error)
 }
@@ -115,7 +121,7 @@ type Runtime struct {
 }
 
 // rank is the agent's state of a rank. Its fields are guarded by Runtime.mu, except name, dir and
-// rec, which do not change.
+// rec, which do not change, and holds.
 type rank struct {
 	name      string
 	dir       string
@@ -126,6 +132,8 @@ type rank struct {
 	abort     context.CancelFunc // cancels its preparation; nil if it is not being prepared
 	outlived  bool               // its contact lease expired before a supervisor took it
 	secrets   []api.SecretValue  // until its supervisor has them
+	endpoint  net.Listener       // of the agent, in the network of its container
+	holds     *os.File           // holds its container until its supervisor does; of the goroutine that prepares it
 }
 
 // New opens a data directory and creates it if it does not exist. It fails if another agent uses

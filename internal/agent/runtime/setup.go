@@ -13,7 +13,10 @@ import (
 )
 
 // planSetup returns where the set-up of a launch is cached, nil if it has none.
-func planSetup(data string, l api.Launch, base map[string]string, user *sandbox.User) (*rundir.SetupPlan, error) {
+// image is that of the container in which it runs, "" if there is none.
+func planSetup(
+	data string, l api.Launch, base map[string]string, user *sandbox.User, image string,
+) (*rundir.SetupPlan, error) {
 	if l.Setup == "" {
 		return nil, nil
 	}
@@ -27,8 +30,9 @@ func planSetup(data string, l api.Launch, base map[string]string, user *sandbox.
 	text, err := json.Marshal(struct {
 		Owner, Setup, Files string
 		Base, Env           map[string]string
-		UID                 int `json:",omitempty"`
-	}{string(l.Owner), l.Setup, l.Workdir, base, l.Env, uid})
+		UID                 int    `json:",omitempty"`
+		Image               string `json:",omitempty"`
+	}{string(l.Owner), l.Setup, l.Workdir, base, l.Env, uid, image})
 	if err != nil {
 		return nil, fmt.Errorf("plan the set-up: %w", err)
 	}

@@ -101,7 +101,7 @@ func TestSetupThatChangesNoFilesKeepsNoTree(t *testing.T) {
 		}
 	}
 
-	plan, err := planSetup(y.dir, l, y.base, nil)
+	plan, err := planSetup(y.dir, l, y.base, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestARankThatASupervisorHasTakenIsNotStartedAgain(t *testing.T) {
 	y := newYard(t)
 	marks := filepath.Join(t.TempDir(), "marks")
 	s := y.spec(api.Launch{Setup: "echo x >> " + marks, Command: "true"})
-	plan, err := planSetup(y.dir, s.Launch, y.base, nil)
+	plan, err := planSetup(y.dir, s.Launch, y.base, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trainyard/internal/agent/container"
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/agent/snapshot"
@@ -108,6 +109,10 @@ func (r *Runtime) check(s rundir.Spec) error {
 		return fault.New(fault.Unavailable, "no_checkpoints", "this node cannot restore checkpoints")
 	}
 
+	if err := r.checkContainer(s); err != nil {
+		return err
+	}
+
 	for key, value := range s.Launch.Env {
 		if key == "" || strings.ContainsAny(key, "=\x00") || strings.ContainsRune(value, 0) {
 			return fault.New(fault.Invalid, "bad_env", "%q is not a valid environment variable", key).WithField("env")
@@ -148,7 +153,7 @@ func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 		return nil, err
 	}
 
-	plan, err := planSetup(r.dir, s.Launch, r.base, user)
+	plan, err := planSetup(r.dir, s.Launch, r.base, user, s.Launch.Image)
 	if err != nil {
 		return nil, err
 	}
@@ -208,6 +213,8 @@ func fillRunDir(dir string, rec rundir.Record) error {
 
 // prepareAndSupervise prepares a rank, starts its supervisor and monitors it to the end.
 func (r *Runtime) prepareAndSupervise(ctx context.Context, rk *rank) {
+	defer rk.releaseContainer()
+
 	begun := r.begin(rk)
 	err := errors.Join(r.prepareAlone(ctx, rk), <-begun)
 
@@ -249,6 +256,7 @@ func (r *Runtime) prepareAndSupervise(ctx context.Context, rk *rank) {
 		return
 	}
 
+	rk.releaseContainer() // the supervisor has it now
 	r.watch(rk, child.Process.Pid)
 
 	if !r.awaitExit(child.Process.Pid) {
@@ -278,6 +286,11 @@ func (r *Runtime) begin(rk *rank) <-chan error {
 // unstartable returns the ending of a rank that cannot be prepared or started.
 func unstartable(err error) rundir.Ending {
 	e := rundir.Ending{Cause: job.CauseLaunchFailed, Reason: fmt.Sprintf("cannot start the run: %v", err)}
+
+	var image *container.ImageError
+	if errors.As(err, &image) {
+		e.Cause, e.Reason = job.CauseImageFailed, image.Error()
+	}
 
 	var restore *RestoreError
 	if errors.As(err, &restore) {
@@ -348,7 +361,13 @@ func (r *Runtime) prepare(ctx context.Context, rk *rank) error {
 	}
 
 	if rk.rec.User != nil {
-		return sandbox.Own(work, rk.rec.User, nil)
+		if err := sandbox.Own(work, rk.rec.User, nil); err != nil {
+			return err
+		}
+	}
+
+	if rk.rec.Launch.Image != "" {
+		return r.prepareContainer(ctx, rk)
 	}
 
 	return nil
@@ -416,7 +435,12 @@ func (r *Runtime) spawn(rk *rank) (*exec.Cmd, error) {
 
 	defer func() { _ = log.Close() }()
 
-	cmd, err := r.startDetached(rk.dir, input, log, rundir.Subcommand, rk.dir)
+	var more []*os.File
+	if rk.holds != nil {
+		more = []*os.File{rk.holds} // as rundir.ContainerFD
+	}
+
+	cmd, err := r.startDetached(rk.dir, stdio{input, log, more}, rundir.Subcommand, rk.dir)
 	if err != nil {
 		return nil, fmt.Errorf("start the supervisor: %w", err)
 	}
@@ -455,20 +479,27 @@ func secretInput(secrets []api.SecretValue) (*os.File, error) {
 	return f, nil
 }
 
-// startDetached starts the helper with a hidden subcommand, in its own session. It reads input, or nothing if that is
-// nil, and writes its errors to log if there is one. It outlives the agent.
-func (r *Runtime) startDetached(dir string, input, log *os.File, args ...string) (*exec.Cmd, error) {
+// stdio is what a process is started with: what it reads, nothing if that is nil, where it writes its errors, if
+// anywhere, and descriptors beside them.
+type stdio struct {
+	input, log *os.File
+	more       []*os.File
+}
+
+// startDetached starts the helper with a hidden subcommand, in its own session. It outlives the agent.
+func (r *Runtime) startDetached(dir string, with stdio, args ...string) (*exec.Cmd, error) {
 	// No context bounds it, because it outlives the agent.
 	cmd := exec.CommandContext(context.Background(), r.opt.Exe, args...)
 	cmd.Args[0] = "trainyard"
-	if input != nil {
-		cmd.Stdin = input
+	if with.input != nil {
+		cmd.Stdin = with.input
 	}
 
-	if log != nil {
-		cmd.Stdout, cmd.Stderr = log, log
+	if with.log != nil {
+		cmd.Stdout, cmd.Stderr = with.log, with.log
 	}
 
+	cmd.ExtraFiles = with.more
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=" + r.base["PATH"], "GOMAXPROCS=2"} // it has little to do
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

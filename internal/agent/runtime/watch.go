@@ -154,7 +154,7 @@ func (r *Runtime) runWatcher() error {
 
 	defer func() { _ = out.Close() }()
 
-	cmd, err := r.startDetached(r.dir, input, nil, rundir.WatchSubcommand, r.dir)
+	cmd, err := r.startDetached(r.dir, stdio{input: input}, rundir.WatchSubcommand, r.dir)
 	if err := errors.Join(err, input.Close()); err != nil {
 		return fmt.Errorf("start the watcher: %w", err)
 	}

@@ -90,3 +90,35 @@ func readGPU(name string) (uuid, minor string, err error) {
 
 	return uuid, minor, nil
 }
+
+// CheckGPUs makes sure that of NVIDIA's GPUs exactly those with the given UUIDs are in a container, given its root.
+func CheckGPUs(root string, uuids []string) error {
+	closed, err := OtherGPUs(uuids, true)
+	if err != nil {
+		return err
+	}
+
+	all, err := filepath.Glob(nvidiaDevices)
+	if err != nil {
+		return err
+	}
+
+	inside, err := filepath.Glob(root + nvidiaDevices)
+	if err != nil {
+		return err
+	}
+
+	for _, name := range all {
+		mine, there := !slices.Contains(closed, name), slices.Contains(inside, root+name)
+
+		switch {
+		case mine && !there:
+			return fmt.Errorf("GPU %s is not visible in the container: install the NVIDIA container toolkit on the node, and "+
+				"for podman or CDI write its description with nvidia-ctk cdi generate", name)
+		case !mine && there:
+			return fmt.Errorf("GPU %s, which belongs to another run, is visible in the container", name)
+		}
+	}
+
+	return nil
+}

@@ -8,7 +8,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
-	"runtime"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,6 +43,8 @@ type initProcess struct {
 	children chan struct{} // closed when there is a child
 	files    *inbox        // descriptors that came with requests
 	visits   visits
+	shell    string // of the container
+	joined   joined // where the program runs, if that is a container
 }
 
 // Init is the first process of a space. main calls it, in a process that Start has started, before anything else is set
@@ -89,7 +91,7 @@ func Init(stderr io.Writer) int {
 		return 1
 	}
 
-	p.reply(reply{PID: p.pid, Code: code})
+	p.reply(reply{PID: p.pid, Code: code, Shell: p.shell})
 
 	if code != 0 {
 		return 1
@@ -106,7 +108,16 @@ func Init(stderr io.Writer) int {
 // begin makes the view of the program and starts it, or lets a command continue it. It returns the exit code of the
 // command.
 func (p *initProcess) begin(first request) (int, error) {
-	if err := mountAll(p.program.View, p.program.User); err != nil {
+	if p.program.Container != nil {
+		var err error
+		if p.joined, p.shell, err = join(p.files.take(), &p.program); err != nil {
+			return 0, err
+		}
+
+		if p.program.Path == "" {
+			p.program.Path, p.program.Args[0] = p.shell, filepath.Base(p.shell)
+		}
+	} else if err := mountAll(p.program.View, p.program.User, nil); err != nil {
 		return 0, err
 	}
 
@@ -143,7 +154,7 @@ func (p *initProcess) begin(first request) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	p.pid, err = forkExec(p.program.Path, p.program.Args, attr, p.program.User)
+	p.pid, err = forkExec(p.program.Path, p.program.Args, attr, p.program.User, p.joined)
 	if err != nil {
 		return 0, fmt.Errorf("start %s in %s: %w", p.program.Path, p.program.Dir, err)
 	}
@@ -153,10 +164,14 @@ func (p *initProcess) begin(first request) (int, error) {
 	return 0, nil
 }
 
-// forkExec starts a process with the rights of a user, or with those of this process if it is nil.
-func forkExec(path string, args []string, attr *syscall.ProcAttr, user *User) (pid int, err error) {
-	if user == nil {
+// forkExec starts a process with the rights of a user, or with those of this process if it is nil, in the namespaces of
+// a container if it has some.
+func forkExec(path string, args []string, attr *syscall.ProcAttr, user *User, in joined) (pid int, err error) {
+	if user == nil && in == nil {
 		return syscall.ForkExec(path, args, attr)
+	}
+	if user == nil {
+		return 0, errors.New("a program in a container must have a user of its own")
 	}
 
 	groups := make([]uint32, len(user.Groups))
@@ -166,20 +181,16 @@ func forkExec(path string, args []string, attr *syscall.ProcAttr, user *User) (p
 
 	attr.Sys.Credential = &syscall.Credential{Uid: uint32(user.UID), Gid: uint32(user.GID), Groups: groups}
 
-	done := make(chan struct{})
-
-	// What confine sets belongs to the thread, and the child inherits it from there. The thread ends with the goroutine,
-	// because it stays locked to it.
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
+	// What enter and confine set belongs to the thread, and the child inherits it from there.
+	onThread(func() {
+		if err = in.enter(); err != nil {
+			return
+		}
 
 		if err = confine(); err == nil {
 			pid, err = syscall.ForkExec(path, args, attr)
 		}
-	}()
-
-	<-done
+	})
 
 	return pid, err
 }

@@ -17,7 +17,9 @@ import (
 
 // viewer makes the view of a program in the mount namespace of this process.
 type viewer struct {
-	user    *User // nil if the program has the rights of this process
+	user *User // nil if the program has the rights of this process
+	// trees says that sources are mounts without a place, which can be moved into another namespace.
+	trees   bool
 	sources []*os.File
 	placed  []string // where something of the machine is mounted; a program may have made what is in it
 }
@@ -25,17 +27,15 @@ type viewer struct {
 // Root is empty in every space, for mounts that are to be seen in the same place on every machine.
 const Root = "/run/trainyard/job"
 
-// mountAll gives the space its own view of processes and files.
-func mountAll(view View, user *User) (err error) {
+// mountAll gives the space its own view of processes and files. With enter it is that of a container, into which this
+// thread is moved by it: what is mounted is of the machine all the same.
+func mountAll(view View, user *User, enter func() error) (err error) {
 	// Mounts of the machine still appear here, those made here do not appear outside.
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return fmt.Errorf("separate the mounts: %w", err)
-	}
-	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return fmt.Errorf("mount /proc: %w", err)
+	if err := separateMounts(); err != nil {
+		return err
 	}
 
-	w := &viewer{user: user}
+	w := &viewer{user: user, trees: enter != nil}
 	defer func() { err = errors.Join(err, w.close()) }()
 
 	mounts := slices.Clone(view.Mounts)
@@ -53,13 +53,41 @@ func mountAll(view View, user *User) (err error) {
 		}
 	}
 
+	if enter != nil {
+		if err := enter(); err != nil {
+			return err
+		}
+		if err := separateMounts(); err != nil {
+			return err
+		}
+	}
+
 	for i, m := range mounts {
 		if err := w.mount(m, w.sources[i]); err != nil {
 			return fmt.Errorf("show %s: %w", m.To, err)
 		}
 	}
 
+	if enter != nil { // what a program writes there would count for nobody's disk
+		const flags = unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV
+		if err := unix.Mount("", "/", "", flags, ""); err != nil {
+			return fmt.Errorf("make the image read-only: %w", err)
+		}
+	}
+
 	return mask(view.Masks)
+}
+
+// separateMounts keeps what is mounted here from appearing outside, and shows the processes of this namespace.
+func separateMounts() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fmt.Errorf("separate the mounts: %w", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+
+	return nil
 }
 
 // cover is the source of a mount that only hides what it covers.
@@ -68,6 +96,17 @@ const cover = "\x00cover"
 func (w *viewer) openSource(m Mount) error {
 	if m.From == "" || m.From == cover {
 		w.sources = append(w.sources, nil)
+		return nil
+	}
+
+	if w.trees {
+		fd, err := unix.OpenTree(unix.AT_FDCWD, m.From, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		if err != nil {
+			return fmt.Errorf("show %s: %w", m.From, err)
+		}
+
+		w.sources = append(w.sources, os.NewFile(uintptr(fd), m.From))
+
 		return nil
 	}
 
@@ -116,7 +155,7 @@ func (w *viewer) mount(m Mount, source *os.File) error {
 
 	defer func() { _ = at.Close() }()
 
-	if err := unix.Mount(fdPath(source), fdPath(at), "", unix.MS_BIND, ""); err != nil {
+	if err := w.place(source, at); err != nil {
 		return err
 	}
 
@@ -134,6 +173,15 @@ func (w *viewer) mount(m Mount, source *os.File) error {
 	return unix.Mount("", m.To, "", flags, "")
 }
 
+// place mounts a source on a file or directory.
+func (w *viewer) place(source, at *os.File) error {
+	if w.trees {
+		return unix.MoveMount(int(source.Fd()), "", int(at.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	}
+
+	return unix.Mount(fdPath(source), fdPath(at), "", unix.MS_BIND, "")
+}
+
 func fdPath(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
 
 // cover hides the content of a directory. It does nothing if the directory is not seen anyway.
@@ -142,11 +190,19 @@ func (w *viewer) cover(dir string) error {
 		return nil
 	}
 
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // programs of other users pass through it
+	return w.mountMemory(dir, "mode=755,size=256k")
+}
+
+// mountMemory mounts an empty directory in memory.
+func (w *viewer) mountMemory(dir, options string) error {
+	at, err := w.plainTarget(dir, true)
+	if err != nil {
 		return err
 	}
 
-	return unix.Mount("trainyard", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=256k")
+	defer func() { _ = at.Close() }()
+
+	return unix.Mount("trainyard", fdPath(at), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options)
 }
 
 // mountEmpty puts an empty directory in memory, which all may use, in the place of one.
@@ -155,7 +211,7 @@ func (w *viewer) mountEmpty(dir string) error {
 		return nil // nothing to replace
 	}
 
-	return unix.Mount("trainyard", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777")
+	return w.mountMemory(dir, "mode=1777")
 }
 
 // inPlaced reports whether a path lies in something that was mounted.
@@ -230,7 +286,7 @@ func (w *viewer) target(path string, dir bool) (*os.File, error) {
 	}
 
 	if outer == "/" {
-		return plainTarget(path, dir)
+		return w.plainTarget(path, dir)
 	}
 
 	root, err := os.OpenRoot(outer)
@@ -257,7 +313,11 @@ func (w *viewer) target(path string, dir bool) (*os.File, error) {
 }
 
 // plainTarget is target for what no program has made.
-func plainTarget(path string, dir bool) (*os.File, error) {
+func (w *viewer) plainTarget(path string, dir bool) (*os.File, error) {
+	if w.trees {
+		return imageTarget(path, dir)
+	}
+
 	if dir {
 		if err := os.MkdirAll(path, 0o755); err != nil { //nolint:gosec // programs of other users pass through it
 			return nil, err

@@ -10,6 +10,8 @@
 // from the bounding set, and a seccomp filter refuses the calls that no training needs and through which kernels have
 // been attacked. A program without a User keeps the rights of the agent; only its view is its own.
 //
+// A program with a Container joins the namespaces of one that an engine has made, and gets its view inside of that.
+//
 // The package also gives folders to users (Own) without following a link that a program has made. It decides nothing
 // about runs: the supervisor of a rank calls it.
 package sandbox
@@ -69,11 +71,13 @@ func below(path, dir string) bool {
 
 // Program is what runs in a space.
 type Program struct {
-	Path string   `json:"path"`
+	Path string   `json:"path"` // "" for the shell of its container; Args[0] is then set, too
 	Args []string `json:"args"`
 	Env  []string `json:"env"`
 	Dir  string   `json:"dir"` // as the program sees it
 	View View     `json:"view"`
+	// Container is joined by the program; nil for the files and the network of the machine.
+	Container *Container `json:"container,omitempty"`
 	// User is whom it runs as; nil for the user of the agent, with all rights.
 	User *User `json:"user,omitempty"`
 	// FirstPID is the smallest pid of the program's processes; 0 for any. What runs beside it has smaller ones.

@@ -28,6 +28,8 @@ type Setting struct {
 	Env    []string            // of its first process, not of the program
 	Stdout *os.File            // into which the program writes; pipes
 	Stderr *os.File
+	// Join are the namespaces of the program's container, if it has one; see Container.Namespaces.
+	Join []*os.File
 }
 
 // Space is the set of namespaces in which a program runs.
@@ -35,6 +37,9 @@ type Space struct {
 	// PID is that of Init, seen from outside. All processes of the program descend from it, and the kernel ends them
 	// with it.
 	PID int
+
+	// Shell is that of the program's container, "" if it has none.
+	Shell string
 
 	conn    *os.File
 	ended   chan syscall.WaitStatus
@@ -63,6 +68,8 @@ type reply struct {
 	Error   string `json:"error,omitempty"`
 	PID     int    `json:"pid,omitempty"`  // of the program, in the namespace
 	LastPID int    `json:"last,omitempty"` // newest pid of the namespace
+	// Shell is the path of the container's shell.
+	Shell string `json:"shell,omitempty"`
 	// Code is the exit code of a command, -1 if a signal ended it.
 	Code int `json:"code,omitempty"`
 	// Ended says that the program has ended, with Status. If it was the last process of the space the space ends too.
@@ -83,9 +90,12 @@ func Start(s Setting, p Program) (*Space, error) {
 		return nil, err
 	}
 
-	if _, err := space.ask(request{Program: &p}); err != nil {
+	got, err := space.ask(request{Program: &p}, s.Join...)
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start the program: %w", err), space.Close())
 	}
+
+	space.Shell = got.Shell
 
 	return space, nil
 }

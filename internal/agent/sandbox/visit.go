@@ -179,7 +179,7 @@ func (p *initProcess) startVisit(v visit, files []*os.File) error {
 		return errors.New("the program has ended")
 	}
 
-	pid, err := forkExec(v.Path, v.Argv, attr, p.program.User)
+	pid, err := forkExec(v.Path, v.Argv, attr, p.program.User, p.joined)
 	if err != nil {
 		return fmt.Errorf("start %s in %s: %w", v.Path, v.Dir, err)
 	}

@@ -89,6 +89,18 @@ func Open(ctx context.Context, dir string, clk clock.Clock, log *slog.Logger) (*
 	return i, nil
 }
 
+// Address is where the intake listens on the machine. Containers with networks of their own find it at the same address
+// there, see Serve.
+func (i *Intake) Address() string { return i.addr }
+
+// Serve answers on one more listener until that, or the intake, is closed.
+func (i *Intake) Serve(listener net.Listener) {
+	err := i.server.Serve(listener)
+	if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+		i.log.Error("metrics endpoint of a container failed", "error", err)
+	}
+}
+
 // Close stops listening.
 func (i *Intake) Close() error {
 	err := i.server.Close()

@@ -133,6 +133,8 @@ type Status struct {
 	Suspension job.Suspension `json:"suspension,omitzero"`
 	// PassedEnv is that of the record.
 	PassedEnv string `json:"passed_env,omitempty"`
+	// Digest is that of the container image, with its name; "" if the rank runs in none.
+	Digest string `json:"digest,omitempty"`
 	// Use is what the rank has used, given when it has ended.
 	Use *job.Use `json:"use,omitempty"`
 	// Silent says that the rank has ended and its log is empty.
@@ -157,7 +159,7 @@ func (s Status) Report() wire.RankReport {
 		Run: s.Run, UID: s.UID, Rank: s.Rank, State: s.State, Started: s.Started, Ended: s.Ended, ExitCode: s.ExitCode,
 		Signal: s.Signal, Cause: s.Cause, Reason: s.Reason, Signalled: s.Signalled, Restore: s.Restore,
 		Needed: s.Needed, Suspension: s.Suspension, PassedEnv: s.PassedEnv, Use: s.Use, Silent: s.Silent,
-		Ready: s.Ready, Error: s.Error,
+		Digest: s.Digest, Ready: s.Ready, Error: s.Error,
 	}
 }
 

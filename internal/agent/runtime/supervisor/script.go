@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -193,7 +192,7 @@ func (s *supervisor) halt(p *script, r *result) {
 
 // launch starts a script in the working directory, in its own session, for a rank that will be in state during.
 func (s *supervisor) launch(text string, during job.RunState) (*script, error) {
-	shell, err := findShell()
+	shell, err := s.shell()
 	if err != nil {
 		return nil, err
 	}
@@ -252,17 +251,13 @@ func (s *supervisor) launch(text string, during job.RunState) (*script, error) {
 	return p, nil
 }
 
-// findShell returns the path of bash or, without bash, of sh.
-func findShell() (string, error) {
-	for _, shell := range []string{"/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh"} {
-		if _, err := os.Stat(shell); err == nil {
-			return shell, nil
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return "", err
-		}
+// shell returns the path of the shell that runs scripts, "" for that of the container.
+func (s *supervisor) shell() (string, error) {
+	if s.container != nil {
+		return "", nil
 	}
 
-	return "", errors.New("neither /bin/bash nor /bin/sh exists")
+	return sandbox.FindShell()
 }
 
 // enterV2 starts the process inside its cgroup, if the kernel supports that.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/runtime/visitor"
 	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/agent/snapshot"
 	"trainyard/internal/job"
@@ -113,6 +114,17 @@ func (s *supervisor) enterSpace(
 				return fmt.Errorf("give the output of the program to %s: %w", user, err)
 			}
 		}
+	}
+
+	if s.container != nil {
+		setting.Join, err = s.container.Namespaces()
+		if err != nil {
+			return err
+		}
+
+		defer func() { visitor.CloseAll(setting.Join) }()
+
+		program.Container = &s.container.Container
 	}
 
 	if s.saveable(during) {

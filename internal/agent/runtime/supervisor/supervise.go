@@ -81,6 +81,7 @@ type supervisor struct {
 	spaceInit     int            // first process of the program's namespaces, which is not part of the program; 0 if none
 	cgroupMoves   sync.WaitGroup // processes that are being moved into the cgroup
 	guests        visitors
+	container     *rundir.Container // in which the program runs; nil for none
 }
 
 // Run executes the rank whose run directory is dir and returns the exit status of the process. Only
@@ -124,6 +125,10 @@ func supervise(ctx context.Context, dir string, log *slog.Logger) error {
 	}
 
 	s.state.Status, s.state.Isolated, s.state.Boot = rundir.NewStatus(s.rec.Spec), s.rec.User != nil, s.boot.Boot()
+	if err := s.takeContainer(ctx); err != nil {
+		return err
+	}
+
 	s.kids, err = newChildren(ctx)
 	if err != nil {
 		return err

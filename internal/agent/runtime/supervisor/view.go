@@ -29,7 +29,7 @@ func (s *supervisor) view(during job.RunState) (sandbox.View, error) {
 		return sandbox.View{Mounts: []sandbox.Mount{{From: s.dir, To: run}, {From: s.checkpoints(), To: checkpoints}}}, nil
 	}
 
-	masks, err := sandbox.OtherGPUs(s.rec.Devices, len(s.rec.Launch.GPUs) > 0 && !s.rec.Fake)
+	covers, masks, err := s.hidden()
 	if err != nil {
 		return sandbox.View{}, err
 	}
@@ -38,7 +38,7 @@ func (s *supervisor) view(during job.RunState) (sandbox.View, error) {
 	tmp := mine(rundir.TmpDir)
 	cache := s.cache()
 	v := sandbox.View{
-		Covers: []string{s.data}, Masks: masks,
+		Covers: covers, Masks: masks,
 		Mounts: []sandbox.Mount{
 			{From: tmp, To: "/tmp"}, {From: tmp, To: "/var/tmp"}, {To: "/dev/shm"}, {From: cache, To: cache},
 			{From: mine(rundir.RequestsDir), To: filepath.Join(run, rundir.RequestsDir), ReadOnly: true},
@@ -68,12 +68,28 @@ func (s *supervisor) view(during job.RunState) (sandbox.View, error) {
 		v.Mounts = append(v.Mounts, sandbox.Mount{From: s.checkpoints(), To: checkpoints})
 	}
 
+	if s.container != nil {
+		v.Mounts = append(v.Mounts, s.container.Accounts(s.dir)...)
+	}
+
 	if saveable {
 		drafts := mine(rundir.DraftsDir) // closed to the program by its mode; for CRIU
 		v.Mounts = append(v.Mounts, sandbox.Mount{From: drafts, To: drafts})
 	}
 
 	return v, nil
+}
+
+// hidden returns which directories a script does not see the content of, and which files it cannot open. A container
+// has nothing of the machine, and of its GPUs those of the rank.
+func (s *supervisor) hidden() (covers, masks []string, err error) {
+	if s.container != nil {
+		return []string{sandbox.HolderDir}, nil, nil
+	}
+
+	masks, err = sandbox.OtherGPUs(s.rec.Devices, len(s.rec.Launch.GPUs) > 0 && !s.rec.Fake)
+
+	return []string{s.data}, masks, err
 }
 
 // cache returns the directory in which the programs of the rank's user cache what they download.

@@ -37,6 +37,7 @@ type house struct {
 	signal func(id string, number int) error
 	env    []string
 	dir    string // the working directory, as they see it
+	shell  string // of the container; "" for that of the machine
 }
 
 // guest is one visitor.
@@ -213,9 +214,12 @@ func (h *house) program(r visitor.Request) (sandbox.Program, error) {
 		return p, nil
 	}
 
-	shell, err := findShell()
-	if err != nil {
-		return p, err
+	shell := h.shell
+	if shell == "" {
+		var err error
+		if shell, err = sandbox.FindShell(); err != nil {
+			return p, err
+		}
 	}
 
 	name := filepath.Base(shell)
@@ -238,6 +242,7 @@ func (s *supervisor) houseOf(p *script) *house {
 	if p.space != nil {
 		return &house{
 			start: p.space.Visit, kill: p.space.EndVisit, signal: p.space.SignalVisit, env: p.program.Env, dir: p.program.Dir,
+			shell: p.space.Shell,
 		}
 	}
 
@@ -307,7 +312,7 @@ func (w *walkIns) launch(p sandbox.Program, attr *syscall.ProcAttr) (int, <-chan
 		return w.s.kids.start(p.Path, p.Args, attr)
 	}
 
-	shell, err := findShell()
+	shell, err := sandbox.FindShell()
 	if err != nil {
 		return 0, nil, err
 	}

@@ -1,0 +1,245 @@
+package container
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+
+	"github.com/distribution/reference"
+	"github.com/moby/moby/api/types/jsonstream"
+	"github.com/moby/moby/api/types/registry"
+	"github.com/moby/moby/client"
+
+	"trainyard/internal/humanize"
+	"trainyard/internal/job"
+)
+
+// Image is an image that the engine has.
+type Image struct {
+	Name   string   // as the job file has it
+	ID     string   // with the engine
+	Digest string   // name and digest, by which every node gets the same image
+	Env    []string // that programs in it expect
+	size   job.Bytes
+}
+
+// ImageError says why an image cannot be used here.
+type ImageError struct {
+	Image string
+	Text  string
+	err   error
+}
+
+// Error returns the sentence for people.
+func (e *ImageError) Error() string { return fmt.Sprintf("image %s: %s", e.Image, e.Text) }
+
+// Unwrap returns the cause.
+func (e *ImageError) Unwrap() error { return e.err }
+
+// Pull fetches an image. One that is there is asked for all the same: whoever may not have it from its registry must
+// not have it from here, and a name may mean another image now. It calls progress with how far it is.
+func (e *Engine) Pull(ctx context.Context, name string, progress func(words string)) (Image, error) {
+	ref, err := reference.ParseNormalizedNamed(name)
+	if err != nil {
+		return Image{}, &ImageError{name, "its name is not valid: " + err.Error(), err}
+	}
+
+	auth, err := e.credentials(ref)
+	if err != nil {
+		return Image{}, &ImageError{name, err.Error(), err}
+	}
+
+	progress("pulling image " + name)
+
+	if err := e.pull(ctx, name, auth, progress); err != nil {
+		if ctx.Err() != nil {
+			return Image{}, ctx.Err()
+		}
+
+		return Image{}, e.explain(name, ref, auth != "", err)
+	}
+
+	found, err := e.cli.ImageInspect(ctx, name)
+	if err != nil {
+		return Image{}, &ImageError{name, "it was pulled and cannot be read: " + err.Error(), err}
+	}
+
+	if found.Os != "linux" || found.Architecture != runtime.GOARCH {
+		return Image{}, &ImageError{Image: name, Text: fmt.Sprintf("it is for %s/%s, and this node is linux/%s", found.Os,
+			found.Architecture, runtime.GOARCH)}
+	}
+
+	img := Image{Name: name, ID: found.ID, Digest: digestOf(ref, found.RepoDigests, found.ID), size: job.Bytes(found.Size)}
+	if found.Config != nil {
+		img.Env = found.Config.Env
+	}
+
+	return img, e.images.use(img, e.opt.Clock.Now())
+}
+
+// digestOf returns the name under which every node gets the same image.
+func digestOf(ref reference.Named, digests []string, id string) string {
+	repository := reference.TrimNamed(ref).Name()
+
+	for _, d := range digests {
+		parsed, err := reference.ParseNormalizedNamed(d)
+		if err == nil && reference.TrimNamed(parsed).Name() == repository {
+			return d
+		}
+	}
+
+	return repository + "@" + id
+}
+
+// pull lets the engine pull an image and passes on how far it is.
+func (e *Engine) pull(ctx context.Context, name, auth string, progress func(string)) error {
+	stream, err := e.cli.ImagePull(ctx, name, client.ImagePullOptions{RegistryAuth: auth})
+	if err != nil {
+		return err
+	}
+
+	layers := layers{}
+	for m, err := range stream.JSONMessages(ctx) {
+		if err != nil {
+			return err
+		}
+		if m.Error != nil {
+			return m.Error
+		}
+
+		if words := layers.take(m); words != "" {
+			progress("pulling image " + name + ": " + words)
+		}
+	}
+
+	return nil
+}
+
+// layers is how far the parts of an image are, by their ids.
+type layers map[string]jsonstream.Progress
+
+// take notes what an engine says, and returns how far all of them are; "" if it does not say.
+func (l layers) take(m jsonstream.Message) string {
+	if m.ID == "" || m.Progress == nil || m.Progress.Total <= 0 {
+		return ""
+	}
+
+	l[m.ID] = *m.Progress
+
+	var have, all job.Bytes
+	for _, p := range l {
+		have += job.Bytes(min(p.Current, p.Total))
+		all += job.Bytes(p.Total)
+	}
+
+	return fmt.Sprintf("%s of %s", humanize.Size(have), humanize.Size(all))
+}
+
+// explain says in words for people why an image could not be pulled. Engines pass on what registries and disks say, in
+// words of their own.
+func (e *Engine) explain(name string, ref reference.Named, authorised bool, err error) error {
+	text := strings.ToLower(err.Error())
+	host := reference.Domain(ref)
+	says := func(words ...string) bool {
+		for _, w := range words {
+			if strings.Contains(text, w) {
+				return true
+			}
+		}
+
+		return false
+	}
+
+	var out string
+
+	switch {
+	case client.IsErrConnectionFailed(err):
+		out = e.unreachable(err).Error()
+	case says("no space left"):
+		out = "no space is left on the disk of the container engine"
+	case says("no image found in", "no matching manifest", "does not match the specified platform"):
+		out = "it has no variant for linux/" + runtime.GOARCH
+	case says("unauthorized", "authentication required", "access denied", "denied:", "forbidden", "invalid username/password") &&
+		authorised:
+		out = "registry " + host + " refuses the credentials of this node for it"
+	case says("unauthorized", "authentication required", "access denied", "denied:", "forbidden"):
+		out = "registry " + host + " wants credentials for it, or does not have it; an operator gives a node credentials with " +
+			"--registry-auth"
+	case says("manifest unknown", "name unknown", "not found", "no such image", "unknown manifest"):
+		out = "not found in registry " + host
+	case says("dial tcp", "no such host", "connection refused", "i/o timeout", "network is unreachable", "server gave http"):
+		out = "registry " + host + " cannot be reached: " + err.Error()
+	default:
+		out = "cannot be pulled: " + err.Error()
+	}
+
+	return &ImageError{name, out, err}
+}
+
+// dockerHub is the registry of names without one, and hubKey the name that docker login gives it.
+const (
+	dockerHub = "docker.io"
+	hubKey    = "https://index.docker.io/v1/"
+)
+
+// credentials returns what the engine is to show the registry of an image, "" for nothing.
+func (e *Engine) credentials(ref reference.Named) (string, error) {
+	if e.opt.Auth == "" {
+		return "", nil
+	}
+
+	var file struct {
+		Auths map[string]struct {
+			Auth          string `json:"auth"`
+			IdentityToken string `json:"identitytoken"`
+		} `json:"auths"`
+	}
+
+	text, err := os.ReadFile(e.opt.Auth)
+	if err == nil {
+		err = json.Unmarshal(text, &file)
+	}
+
+	if err != nil {
+		return "", fmt.Errorf("read the credentials for registries: %w", err)
+	}
+
+	for name := ref.Name(); name != ""; {
+		found, ok := file.Auths[name]
+		if !ok && name == dockerHub {
+			found, ok = file.Auths[hubKey]
+		}
+
+		if ok {
+			return encode(found.Auth, found.IdentityToken, reference.Domain(ref))
+		}
+
+		at := strings.LastIndexByte(name, '/')
+		name = name[:max(at, 0)]
+	}
+
+	return "", nil
+}
+
+// encode writes credentials as an engine wants them.
+func encode(auth, token, server string) (string, error) {
+	plain, err := base64.StdEncoding.DecodeString(auth)
+	user, password, ok := strings.Cut(string(plain), ":")
+	if err != nil || !ok && token == "" {
+		return "", errors.New("the credentials of registry " + server + " are not valid")
+	}
+
+	text, err := json.Marshal(registry.AuthConfig{
+		Username: user, Password: password, IdentityToken: token, ServerAddress: server,
+	})
+	if err != nil {
+		return "", err
+	}
+
+	return base64.URLEncoding.EncodeToString(text), nil
+}

@@ -1,0 +1,397 @@
+package runtime
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trainyard/internal/agent/container"
+	"trainyard/internal/agent/runtime/process"
+	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/api"
+	"trainyard/internal/clock"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/logs"
+	"trainyard/test/podman"
+)
+
+// contained is a yard whose programs run in containers.
+type contained struct {
+	*yard
+	engine *podman.Engine
+	image  string
+}
+
+func newContained(t *testing.T, change ...func(*container.Options)) *contained {
+	t.Helper()
+
+	e := podman.Start(t)
+	c := &contained{engine: e, image: e.Push(t, "shell:1", podman.Shell())}
+	c.yard = newYard(t, isolated(t), func(o *Options) {
+		opt := container.Options{Dir: o.Dir, Socket: e.Socket, Log: o.Log, Clock: o.Clock}
+		for _, fn := range change {
+			fn(&opt)
+		}
+
+		engine, err := container.Open(opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		t.Cleanup(func() { _ = engine.Close() })
+		o.Containers = engine
+	})
+
+	return c
+}
+
+// in starts a run of a command in the image with a shell.
+func (c *contained) in(command string) id.Run {
+	c.t.Helper()
+	return c.start(api.Launch{Image: c.image, Command: command, LogLimit: 1 << 20})
+}
+
+// empty waits until the engine has no container any more.
+func (c *contained) empty() {
+	c.t.Helper()
+
+	for end := time.Now().Add(time.Minute); ; {
+		left := c.engine.Containers(c.t)
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			c.t.Fatalf("containers are left: %v", left)
+		}
+
+		clock.Sleep(c.t.Context(), 50*time.Millisecond)
+	}
+}
+
+func TestAProgramRunsInAContainer(t *testing.T) {
+	t.Parallel()
+	c := newContained(t)
+	c.image = c.engine.Push(t, "tool:1", podman.Image{
+		Programs: podman.Programs, Files: map[string]string{"/opt/tool": "of the image"},
+		Open: []string{"/open"},
+		Env:  []string{"FLAVOUR=vanilla", "OVERRIDE=image", "PATH=/opt/bin:/bin"}, User: "1234",
+	})
+
+	s := c.spec(api.Launch{
+		Image: c.image, LogLimit: 1 << 20, Owner: "ada", OwnerNumber: 7, Nodes: []string{"192.0.2.1"}, Env: map[string]string{"OVERRIDE": "job"},
+		Command: `
+cat /opt/tool; echo
+echo "env $FLAVOUR $OVERRIDE $PATH"
+echo "id $(id -u) $(id -g) $(id -G) $(id -un)"
+grep -E '^(NoNewPrivs|Seccomp|CapInh|CapPrm|CapEff|CapBnd|CapAmb):' /proc/self/status | tr '\t' ' '
+[ $(ls -d /proc/[0-9]* | wc -l) -lt 10 ] && echo "few processes"
+ls $(dirname $PWD) | tr '\n' ' '; echo
+ls -A /.trainyard
+touch f $HOME/f /tmp/f /dev/shm/f $XDG_CACHE_HOME/f $TRAINYARD_CHECKPOINT_DIR/f && echo "folders can be written"
+touch /open/f 2>/dev/null && echo "the image can be written"
+echo "$MASTER_ADDR $NNODES"
+echo said > /dev/stdout
+echo wrong >&2
+exit 3`,
+	})
+	if err := c.Start(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+
+	st := c.end(s.Run)
+	check(t, st, 3, "", job.CauseUserCode, false, "exit code 3")
+
+	const none = ": 0000000000000000\n"
+
+	want := "of the image\nenv vanilla job /opt/bin:/bin\nid 310007 310007 310007 ada\n" +
+		"CapInh" + none + "CapPrm" + none + "CapEff" + none + "CapBnd" + none + "CapAmb" + none +
+		"NoNewPrivs: 1\nSeccomp: 2\nfew processes\nhome report requests work \nfolders can be written\n127.0.0.1 1\nsaid\n"
+	if got := c.output(s.Run)[logs.Stdout]; got != want {
+		t.Errorf("output = %s\nwant %s\nerrors %s", got, want, c.output(s.Run)[logs.Stderr])
+	}
+
+	if got := c.output(s.Run)[logs.Stderr]; !strings.HasSuffix(got, "wrong\n") {
+		t.Errorf("errors = %q", got)
+	}
+
+	if repository, digest, _ := strings.Cut(st.Digest, "@sha256:"); repository+":1" != c.image || len(digest) != 64 {
+		t.Errorf("digest of the image = %q", st.Digest)
+	}
+
+	c.empty()
+}
+
+func TestAProgramInAContainerIsStopped(t *testing.T) {
+	t.Parallel()
+	c := newContained(t)
+	run := c.in(`trap 'echo saved; exit 5' TERM; echo ready; while :; do sleep 0.05; done`)
+	c.follow(run, "ready\n")
+
+	if err := c.Stop(run, 0, job.StopTerm); err != nil {
+		t.Fatal(err)
+	}
+
+	check(t, c.end(run), 5, "", job.CauseCancelled, true, "exited after SIGTERM with exit code 5")
+
+	if got := c.output(run)[logs.Stdout]; got != "ready\nsaved\n" {
+		t.Errorf("output = %q", got)
+	}
+
+	c.empty()
+}
+
+func TestAContainerOutlivesTheAgent(t *testing.T) {
+	t.Parallel()
+	c := newContained(t)
+	hold := pipe(t)
+	s := c.spec(api.Launch{
+		Image: c.image, LogLimit: 1 << 20, Env: map[string]string{"HOLD": hold}, Command: "echo ready; read x < $HOLD; echo $x",
+	})
+	if err := c.Start(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+
+	c.follow(s.Run, "ready\n")
+	c.reopen()
+	release(t, hold)
+
+	st := c.end(s.Run)
+	check(t, st, 0, "", "", false, "")
+
+	if got := c.output(s.Run)[logs.Stdout]; got != "ready\ngo\n" || st.Digest == "" {
+		t.Errorf("output = %q, image %q", got, st.Digest)
+	}
+
+	c.empty()
+}
+
+func TestAContainerEndsWithItsSupervisor(t *testing.T) {
+	t.Parallel()
+	c := newContained(t)
+	run := c.in("echo ready; sleep 1000")
+	c.follow(run, "ready\n")
+
+	program := c.await(run, job.RunRunning).PID
+
+	pid, err := rundir.LockHolder(c.runDir(run))
+	if err != nil || pid == 0 {
+		t.Fatalf("supervisor %d: %v", pid, err)
+	}
+
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+
+	if st := c.end(run); st.Cause != job.CauseNodeLost && st.Cause != job.CauseSupervisorLost {
+		t.Errorf("ended with cause %q: %s", st.Cause, st.Reason)
+	}
+
+	if p, ok := process.Read(program); ok && !p.Dead {
+		t.Error("the program is still there")
+	}
+
+	c.empty()
+}
+
+func TestARunIsStoppedWhenItsContainerIs(t *testing.T) {
+	t.Parallel()
+	c := newContained(t)
+	run := c.in("echo ready; sleep 1000")
+	c.follow(run, "ready\n")
+	c.engine.Run(t, "kill", "--all")
+
+	if st := c.end(run); st.Cause != job.CauseNodeLost || !strings.Contains(st.Reason, "stopped from outside") {
+		t.Errorf("ended with cause %q: %s", st.Cause, st.Reason)
+	}
+
+	c.empty()
+}
+
+func TestASetUpInAContainerIsCachedByTheImage(t *testing.T) {
+	t.Parallel()
+	c := newContained(t)
+	l := api.Launch{
+		Image: c.image, LogLimit: 1 << 20, Setup: "echo tool > $TRAINYARD_SETUP_DIR/tool; mkdir bin; echo kept > bin/kept; echo set up",
+		Command: "cat $TRAINYARD_SETUP_DIR/tool bin/kept; echo bad > $TRAINYARD_SETUP_DIR/tool 2>/dev/null || echo sealed",
+	}
+
+	runs := func(want string) {
+		t.Helper()
+
+		run := c.start(l)
+		check(t, c.end(run), 0, "", "", false, "")
+
+		if got := c.output(run)[logs.Stdout]; got != want {
+			t.Errorf("output = %q, want %q; errors %q", got, want, c.output(run)[logs.Stderr])
+		}
+	}
+
+	const rest = "tool\nkept\nsealed\n"
+
+	runs("set up\n" + rest)
+	runs(rest)
+
+	// The name means another image now.
+	c.engine.Push(t, "shell:1", podman.Image{Programs: podman.Programs, Files: map[string]string{"/new": "x"}})
+	runs("set up\n" + rest)
+}
+
+func TestWhatIsWrongWithAnImageIsSaid(t *testing.T) {
+	t.Parallel()
+	c := newContained(t)
+	other := "arm64"
+	if c.engine.Push(t, "other:1", podman.Image{Programs: []string{"sh"}, Arch: other}) == "" {
+		t.Fatal("not pushed")
+	}
+
+	c.engine.Push(t, "empty:1", podman.Image{Files: map[string]string{"/f": "x"}})
+
+	for image, want := range map[string]string{
+		"nothing:1":        "not found in registry " + c.engine.Address,
+		"shell:unknown":    "not found in registry",
+		"other:1":          "it is for linux/arm64, and this node is linux/",
+		"../127.0.0.1:1/a": "is not the name of a container image",
+	} {
+		name := c.engine.Address + "/" + image
+		if trimmed, ok := strings.CutPrefix(image, "../"); ok {
+			name = "UPPER" + trimmed + "/B"
+		}
+
+		s := c.spec(api.Launch{Image: name, Command: "true"})
+		if err := c.Start(t.Context(), s); err != nil {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", name, err, want)
+			}
+
+			continue
+		}
+
+		if st := c.end(s.Run); st.Cause != job.CauseImageFailed || !strings.Contains(st.Reason, want) {
+			t.Errorf("%s: cause %q: %s, want %q", name, st.Cause, st.Reason, want)
+		}
+	}
+
+	run := c.start(api.Launch{Image: c.engine.Address + "/empty:1", Command: "true"})
+	if st := c.end(run); !strings.Contains(st.Reason, "neither /bin/bash nor /bin/sh") {
+		t.Errorf("an image without a shell: cause %q: %s", st.Cause, st.Reason)
+	}
+
+	run = c.start(api.Launch{Image: "127.0.0.1:1/a:1", Command: "true"})
+	if st := c.end(run); st.Cause != job.CauseImageFailed || !strings.Contains(st.Reason, "cannot be reached") {
+		t.Errorf("a registry that is not there: cause %q: %s", st.Cause, st.Reason)
+	}
+
+	c.empty()
+}
+
+func TestCredentialsForARegistry(t *testing.T) {
+	t.Parallel()
+
+	file := filepath.Join(t.TempDir(), "auth.json")
+	c := newContained(t, func(o *container.Options) { o.Auth = file })
+	c.engine.Protect("s3cret")
+
+	for _, tt := range []struct{ text, want string }{
+		{`{}`, "wants credentials for it"},
+		{`{"auths":{"` + c.engine.Address + `":{"auth":"cHVsbGVyOndyb25n"}}}`, "refuses the credentials of this node"},
+		{`{"auths":{"` + c.engine.Address + `":{"auth":"cHVsbGVyOnMzY3JldA=="}}}`, ""},
+	} {
+		if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+
+		st := c.end(c.in("true"))
+		if tt.want == "" {
+			check(t, st, 0, "", "", false, "")
+			continue
+		}
+
+		if st.Cause != job.CauseImageFailed || !strings.Contains(st.Reason, tt.want) {
+			t.Errorf("with %s: cause %q: %s, want %q", tt.text, st.Cause, st.Reason, tt.want)
+		}
+
+		if strings.Contains(st.Reason, "s3cret") {
+			t.Errorf("the reason has the password: %s", st.Reason)
+		}
+	}
+}
+
+func TestNoEngine(t *testing.T) {
+	t.Parallel()
+	engine, err := container.Open(container.Options{Dir: t.TempDir(), Socket: "/nowhere/podman.sock", Clock: clock.Wall{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() { _ = engine.Close() })
+
+	if can := engine.Look(t.Context()); can.OK || can.Reason != "no container engine: /nowhere/podman.sock does not exist" {
+		t.Errorf("without an engine: %+v", can)
+	}
+
+	y := newYard(t, isolated(t), func(o *Options) { o.Containers = engine })
+	run := y.start(api.Launch{Image: "a/b:1", Command: "true"})
+	check(t, y.end(run), 0, "", job.CauseImageFailed, false, "no container engine: /nowhere/podman.sock does not exist")
+}
+
+func TestImagesThatNobodyUsesAreRemoved(t *testing.T) {
+	t.Parallel()
+	c := newContained(t, func(o *container.Options) { o.MaxImages = 1 })
+	hold := pipe(t)
+	s := c.spec(api.Launch{Image: c.image, Env: map[string]string{"HOLD": hold}, Command: "echo ready; read x < $HOLD"})
+	if err := c.Start(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+
+	c.follow(s.Run, "ready\n")
+	c.sweepContainers()
+
+	if list := strings.Fields(c.engine.Run(t, "images", "--quiet")); len(list) != 1 {
+		t.Errorf("images %v while one is in use", list)
+	}
+
+	if list := c.engine.Containers(t); len(list) != 1 {
+		t.Errorf("containers %v while one is in use", list)
+	}
+
+	release(t, hold)
+	check(t, c.end(s.Run), 0, "", "", false, "")
+	c.empty()
+	c.sweepContainers()
+
+	if list := strings.Fields(c.engine.Run(t, "images", "--quiet")); len(list) != 0 {
+		t.Errorf("images %v are left though nobody uses them", list)
+	}
+}
+
+func TestTheMetadataServiceIsBlockedInContainers(t *testing.T) {
+	t.Parallel()
+	c := newContained(t)
+	run := c.in("bash -c 'exec 3<>/dev/tcp/169.254.169.254/80' 2>&1 || true; cat /proc/net/dev | grep -c : ")
+	check(t, c.end(run), 0, "", "", false, "")
+
+	if got := c.output(run)[logs.Stdout]; !strings.Contains(got, "Permission denied") {
+		t.Errorf("a connection to the metadata service gave %q", got)
+	}
+}
+
+func TestSweepRemovesWhatNoRankHas(t *testing.T) {
+	t.Parallel()
+	c := newContained(t)
+	check(t, c.end(c.in("true")), 0, "", "", false, "")
+	c.empty()
+	c.engine.Run(t, "create", "--label", "trainyard.agent="+c.dir, "--label", "trainyard.rank=j9.1.0", c.image, "/bin/true")
+	c.engine.Run(t, "create", "--label", "trainyard.agent=/elsewhere", "--name", "other", c.image, "/bin/true")
+	c.sweepContainers()
+
+	left := strings.Fields(c.engine.Run(t, "ps", "--all", "--format", "{{.Names}}"))
+	if !slices.Equal(left, []string{"other"}) {
+		t.Errorf("containers %v are left, want that of another agent alone", left)
+	}
+}

@@ -1,0 +1,189 @@
+// Package podman starts a real podman for tests, with storage and a network of its own, and a registry with images.
+//
+// Nothing is fetched from outside: the registry runs in the process of the test, and images are made of programs of this
+// machine with the libraries that they need. Both end with the test.
+package podman
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"trainyard/internal/clock"
+)
+
+// patience bounds the wait for podman's service, which is far longer than it takes.
+const patience = 2 * time.Minute
+
+// Engine is a podman that serves its API.
+type Engine struct {
+	Socket string
+	*Registry
+
+	root string
+	env  []string
+}
+
+// Lacking returns why podman cannot be used here, "" if it can.
+func Lacking() string {
+	if os.Geteuid() != 0 {
+		return "needs root: jobs in containers run as users of their own"
+	}
+
+	for _, program := range []string{"podman", "runc", "conmon"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return "needs " + program + ": scripts/setup.sh test installs it"
+		}
+	}
+
+	return ""
+}
+
+// Start starts podman and a registry, both of which end with the test. Where there is no podman the test is skipped, in
+// CI it fails.
+func Start(t testing.TB) *Engine {
+	t.Helper()
+
+	if why := Lacking(); why != "" {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(why)
+		}
+
+		t.Skip(why)
+	}
+
+	// Podman does not take long paths for its sockets, and its storage must not be in a folder that others cannot pass.
+	dir, err := os.MkdirTemp("/var/tmp", "podman-")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	e := &Engine{Socket: filepath.Join(dir, "sock"), Registry: newRegistry(t), root: dir}
+	if err := e.configure(); err != nil {
+		t.Fatal(err)
+	}
+
+	service := e.command(context.Background(), "system", "service", "--time=0", "unix://"+e.Socket)
+
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	service.Stdout, service.Stderr = log, log
+	if err := service.Start(); err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() {
+		_ = service.Process.Kill()
+		_ = service.Wait() // it was killed
+		_ = log.Close()
+		e.clear(t)
+	})
+
+	e.await(t)
+
+	return e
+}
+
+// await waits until podman answers.
+func (e *Engine) await(t testing.TB) {
+	t.Helper()
+
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "unix", e.Socket)
+		if err == nil {
+			_ = conn.Close()
+			return
+		}
+
+		clock.Sleep(t.Context(), 20*time.Millisecond)
+	}
+
+	text, _ := os.ReadFile(filepath.Join(e.root, "log"))
+	t.Fatalf("podman does not answer: %s", text)
+}
+
+// configure writes what this podman needs to know: it has nothing in common with another one on this machine.
+func (e *Engine) configure() error {
+	//nolint:gosec // the number keeps the networks of two tests apart
+	subnet := fmt.Sprintf("10.%d.%d.0/24", 100+rand.IntN(100), rand.IntN(256))
+	files := map[string]string{
+		"containers.conf": `[containers]
+default_ulimits = ["nofile=20000:20000", "nproc=20000:20000"]
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "none"
+runtime = "runc"
+[network]
+network_config_dir = "` + filepath.Join(e.root, "networks") + `"
+default_subnet = "` + subnet + `"
+`,
+		"registries.conf": "[[registry]]\nlocation = \"" + e.Address + "\"\ninsecure = true\n",
+	}
+
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(e.root, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+
+	e.env = append(os.Environ(), "CONTAINERS_CONF="+filepath.Join(e.root, "containers.conf"),
+		"CONTAINERS_REGISTRIES_CONF="+filepath.Join(e.root, "registries.conf"))
+
+	return nil
+}
+
+func (e *Engine) command(ctx context.Context, args ...string) *exec.Cmd {
+	all := append([]string{
+		"--root", filepath.Join(e.root, "storage"), "--runroot", filepath.Join(e.root, "run"), "--tmpdir",
+		filepath.Join(e.root, "tmp"), "--storage-driver", "overlay",
+	}, args...)
+
+	cmd := exec.CommandContext(ctx, "podman", all...)
+	cmd.Env = e.env
+
+	return cmd
+}
+
+// Run runs a command of podman and returns what it wrote.
+func (e *Engine) Run(t testing.TB, args ...string) string {
+	t.Helper()
+
+	out, err := e.command(context.Background(), args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("podman %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+
+	return string(out)
+}
+
+// Containers lists the names of all containers, also of those that have ended.
+func (e *Engine) Containers(t testing.TB) []string {
+	t.Helper()
+	return strings.Fields(e.Run(t, "ps", "--all", "--quiet"))
+}
+
+// clear removes all that is left.
+func (e *Engine) clear(t testing.TB) {
+	t.Helper()
+
+	if left := e.Containers(t); len(left) > 0 {
+		e.Run(t, append([]string{"rm", "--force", "--time", "0"}, left...)...)
+	}
+
+	// Podman keeps its storage mounted.
+	_ = exec.CommandContext(context.Background(), "umount", filepath.Join(e.root, "storage", "overlay")).Run()
+
+	if err := os.RemoveAll(e.root); err != nil {
+		t.Errorf("clean up after podman: %v", err)
+	}
+}

@@ -1,0 +1,287 @@
+package podman
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+)
+
+// Registry is a registry of images in the process of the test.
+type Registry struct {
+	Address string // host and port
+
+	password atomic.Pointer[string]
+	requests atomic.Int64
+}
+
+// Registry's user; see Protect.
+const User = "puller"
+
+func newRegistry(t testing.TB) *Registry {
+	t.Helper()
+
+	r := &Registry{}
+	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		r.requests.Add(1)
+
+		if want := r.password.Load(); want != nil {
+			if user, got, ok := q.BasicAuth(); !ok || user != User || got != *want {
+				w.Header().Set("WWW-Authenticate", `Basic realm="images"`)
+				http.Error(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`, http.StatusUnauthorized)
+
+				return
+			}
+		}
+
+		images.ServeHTTP(w, q)
+	}))
+	t.Cleanup(server.Close)
+	r.Address = strings.TrimPrefix(server.URL, "http://")
+
+	return r
+}
+
+// Protect lets only those pull who know a password.
+func (r *Registry) Protect(password string) { r.password.Store(&password) }
+
+// Image says what is in an image.
+type Image struct {
+	Programs []string          // of this machine, by their names
+	Files    map[string]string // by their paths
+	Links    map[string]string // symbolic ones, by their paths
+	SetUID   []string          // paths of files that have the bit by which a program gets the rights of root
+	Open     []string          // folders that everybody may write to
+	Env      []string
+	Arch     string // that of this machine if left out
+	User     string
+}
+
+// Programs are those of an image with a shell, enough for most scripts.
+var Programs = []string{
+	"bash", "sh", "cat", "ls", "id", "env", "echo", "sleep", "mkdir", "touch", "rm", "chmod", "chown", "grep", "tr", "wc",
+	"dirname", "tee", "kill", "uname", "hostname", "stat", "unshare", "mount", "mknod", "readlink", "head", "seq", "true",
+}
+
+// Shell is an image with a shell and some programs.
+func Shell() Image { return Image{Programs: Programs} }
+
+// Push puts an image into the registry and returns the name by which it is pulled.
+func (r *Registry) Push(t testing.TB, name string, img Image) string {
+	t.Helper()
+
+	layer, err := img.layer()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	arch := img.Arch
+	if arch == "" {
+		arch = runtime.GOARCH
+	}
+
+	config := mustJSON(t, map[string]any{
+		"architecture": arch, "os": "linux", "config": map[string]any{"Env": img.Env, "User": img.User},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digest(layer)}},
+	})
+	manifest := mustJSON(t, map[string]any{
+		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+		"config": describe("application/vnd.oci.image.config.v1+json", config),
+		"layers": []any{describe("application/vnd.oci.image.layer.v1.tar", layer)},
+	})
+
+	repository, tag, _ := strings.Cut(name, ":")
+	base := "http://" + r.Address + "/v2/" + repository
+
+	for _, blob := range [][]byte{layer, config} {
+		r.send(t, http.MethodPost, base+"/blobs/uploads/?digest="+digest(blob), "application/octet-stream", blob)
+	}
+
+	r.send(t, http.MethodPut, base+"/manifests/"+tag, "application/vnd.oci.image.manifest.v1+json", manifest)
+
+	return r.Address + "/" + name
+}
+
+func (r *Registry) send(t testing.TB, method, url, kind string, body []byte) {
+	t.Helper()
+
+	q, err := http.NewRequestWithContext(t.Context(), method, url, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	q.Header.Set("Content-Type", kind)
+
+	if p := r.password.Load(); p != nil {
+		q.SetBasicAuth(User, *p)
+	}
+
+	answer, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	defer func() { _ = answer.Body.Close() }()
+
+	if answer.StatusCode >= http.StatusBadRequest {
+		text, _ := io.ReadAll(answer.Body)
+		t.Fatalf("%s %s: %s: %s", method, url, answer.Status, text)
+	}
+}
+
+func mustJSON(t testing.TB, v any) []byte {
+	t.Helper()
+
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return text
+}
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+func describe(kind string, data []byte) map[string]any {
+	return map[string]any{"mediaType": kind, "digest": digest(data), "size": len(data)}
+}
+
+// layer packs the files of an image.
+func (img *Image) layer() ([]byte, error) {
+	files := map[string][]byte{} // by their paths in the image
+	for path, text := range img.Files {
+		files[strings.TrimPrefix(path, "/")] = []byte(text)
+	}
+
+	for _, program := range img.Programs {
+		if err := addProgram(files, program); err != nil {
+			return nil, err
+		}
+	}
+
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	made := map[string]bool{}
+
+	paths := []string{}
+	for path := range files {
+		paths = append(paths, path)
+	}
+
+	slices.Sort(paths)
+
+	for from, to := range img.Links {
+		from = strings.TrimPrefix(from, "/")
+		made[from] = true
+
+		if err := w.WriteHeader(&tar.Header{Name: from, Linkname: to, Typeflag: tar.TypeSymlink, Mode: 0o777}); err != nil {
+			return nil, err
+		}
+	}
+
+	for _, dir := range []string{"tmp", "proc", "sys", "dev", "etc"} {
+		if err := addFolder(w, made, dir); err != nil {
+			return nil, err
+		}
+	}
+
+	for _, dir := range img.Open {
+		header := &tar.Header{Name: strings.TrimPrefix(dir, "/") + "/", Typeflag: tar.TypeDir, Mode: 0o777}
+		if err := w.WriteHeader(header); err != nil {
+			return nil, err
+		}
+	}
+
+	for _, path := range paths {
+		if err := addFolder(w, made, filepath.Dir(path)); err != nil {
+			return nil, err
+		}
+
+		header := &tar.Header{Name: path, Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(files[path]))}
+		if slices.Contains(img.SetUID, "/"+path) {
+			header.Mode |= 0o4000
+		}
+
+		if err := w.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(files[path]); err != nil {
+			return nil, err
+		}
+	}
+
+	return out.Bytes(), w.Close()
+}
+
+// addFolder writes a folder, and those that it is in.
+func addFolder(w *tar.Writer, made map[string]bool, dir string) error {
+	if dir == "." || made[dir] {
+		return nil
+	}
+
+	if err := addFolder(w, made, filepath.Dir(dir)); err != nil {
+		return err
+	}
+
+	made[dir] = true
+	mode := int64(0o755)
+	if dir == "tmp" {
+		mode = 0o1777
+	}
+
+	return w.WriteHeader(&tar.Header{Name: dir + "/", Typeflag: tar.TypeDir, Mode: mode})
+}
+
+// addProgram adds a program of this machine and the libraries that it needs.
+func addProgram(files map[string][]byte, name string) error {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return err
+	}
+
+	if files["bin/"+name], err = os.ReadFile(path); err != nil {
+		return err
+	}
+
+	list, err := exec.Command("ldd", path).Output() //nolint:noctx // it ends by itself
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return nil // it needs none
+	}
+	if err != nil {
+		return fmt.Errorf("find the libraries of %s: %w", name, err)
+	}
+
+	for word := range strings.FieldsSeq(string(list)) {
+		if !strings.HasPrefix(word, "/") {
+			continue
+		}
+
+		if files[strings.TrimPrefix(word, "/")], err = os.ReadFile(word); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
