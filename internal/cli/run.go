@@ -53,6 +53,7 @@ keeps running.`,
 	flags.StringVar(&r.Memory, "memory", "", "`memory` per node, e.g. 32GB")
 	flags.StringVar(&r.Nodes, "nodes", "", "`number` of nodes")
 	flags.StringVar(&r.Workdir, "workdir", "", "`directory` to upload and run in")
+	flags.StringVar(&r.Image, "image", "", "container `image` to run in, e.g. python:3.13")
 	flags.StringVar(&r.Setup, "setup", "", "`command` that prepares the node")
 	flags.StringVar(&r.MaxDuration, "max-duration", "", "stop the job after this `duration`, e.g. 6h")
 	flags.StringVar(&r.Place, "place", "", "`place` where it may run: local, cloud or any")

@@ -110,10 +110,15 @@ func workFields() []field {
 			doc: "The shell commands of the job. They are started once on each node, by bash -e (sh -e where there is " +
 				"no bash): the first command that fails ends the job.",
 		},
-		{name: "image", kind: lineKind(func(s *job.Spec) *string { return &s.Image }), example: "pytorch/pytorch:2.6.0",
-			also: []string{"image_id", "docker_image", "container"}, doc: "The container image to run in.",
-			refuse:  "containers are not supported yet, and the program would run outside the image",
-			instead: "remove it and install what the job needs in setup"},
+		{
+			name:    "image",
+			kind:    imageKind(),
+			example: "pytorch/pytorch:2.6.0",
+			also:    []string{"image_id", "docker_image", "container"},
+			doc: "The container image that setup and run are executed in, as the user of the job and without privileges. It " +
+				"needs a shell. Its environment variables are set, those of env override them; its entrypoint and user are not " +
+				"used. Without a registry in its name it is from Docker Hub. The job runs on nodes with podman or Docker.",
+		},
 		{
 			name:    "framework",
 			kind:    lineKind(func(s *job.Spec) *string { return &s.Framework }),

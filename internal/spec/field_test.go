@@ -33,6 +33,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 		{"interactive: {idle: 30m}", func(s *job.Spec) {
 			s.Interactive = &job.Interactive{Idle: job.Duration(30 * time.Minute)}
 		}},
+		{"image: ghcr.io/org/name:1.2", func(s *job.Spec) { s.Image = "ghcr.io/org/name:1.2" }},
 		{"framework: pytorch", func(s *job.Spec) { s.Framework = "pytorch" }},
 		{
 			"model: {kind: cnn, task: vision, params: 25.6M}",

@@ -225,6 +225,11 @@ func (r *reader) snapshot(d *draft) {
 		return
 	}
 
+	if d.entry.Spec.Image != "" {
+		r.Fail(d.at["checkpoint.snapshot"], "conflict", "checkpoint.snapshot",
+			"must be false for a job with image, got true", "let the program save checkpoints itself, or remove image")
+	}
+
 	single := func(n job.Range) bool { return n == job.Range{} || n.Max == 1 }
 	if !single(res.Nodes) || !single(res.GPUs) {
 		r.Fail(d.at["checkpoint.snapshot"], "conflict", "checkpoint.snapshot",

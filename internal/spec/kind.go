@@ -254,6 +254,18 @@ func lineKind(at func(*job.Spec) *string) kind {
 	})
 }
 
+// imageKind reads the name of a container image.
+func imageKind() kind {
+	return stringKind("an image", func(s *job.Spec) *string { return &s.Image }, func(s string) (string, string) {
+		if job.ImageName(s) {
+			return "", ""
+		}
+
+		return fmt.Sprintf("must be the name of a container image, up to %d characters, with lower-case letters before its "+
+			"tag", job.MaxImage), "write it as in pytorch/pytorch:2.6.0 or ghcr.io/org/name@sha256:…"
+	})
+}
+
 func nameKind(at func(*job.Spec) *string) kind {
 	k := stringKind("a name", at, badName)
 	k.schema = nameSchema

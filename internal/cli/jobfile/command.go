@@ -9,8 +9,8 @@ import (
 
 // Command is a job that is given by flags instead of a file. Empty fields are left out.
 type Command struct {
-	GPUs, GPU, CPUs, Memory, Nodes     string
-	Workdir, Setup, MaxDuration, Place string
+	GPUs, GPU, CPUs, Memory, Nodes            string
+	Workdir, Image, Setup, MaxDuration, Place string
 
 	// Idle is for a job that a person works in: how long it may be idle.
 	Idle string
@@ -41,7 +41,7 @@ func (r Command) File(command string) ([]byte, error) {
 		interactive = mapping("idle", scalar(r.Idle))
 	}
 
-	root := mapping("workdir", quoted(r.Workdir), "setup", quoted(r.Setup), "run", quoted(command),
+	root := mapping("workdir", quoted(r.Workdir), "image", quoted(r.Image), "setup", quoted(r.Setup), "run", quoted(command),
 		"resources", resources, "place", scalar(r.Place), "max_duration", scalar(r.MaxDuration),
 		"interactive", interactive)
 	out, err := yaml.Marshal(root)

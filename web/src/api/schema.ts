@@ -2593,6 +2593,15 @@ export interface components {
             /** @description why it cannot */
             reason?: string;
         };
+        FleetContainers: {
+            /** @description name and version of the engine */
+            engine?: string;
+            /** @description containers have the network of the node */
+            host_network?: boolean;
+            ok: boolean;
+            /** @description why it runs none */
+            reason?: string;
+        };
         FleetGPU: {
             /** Format: double */
             achievable_tflops?: number;
@@ -2650,6 +2659,7 @@ export interface components {
             address: string;
             addresses?: string[];
             arch: string;
+            containers?: components["schemas"]["FleetContainers"];
             cpus: string;
             disk: string;
             draw_w?: number[];
@@ -3745,6 +3755,8 @@ export interface components {
             address: string;
             arch: string;
             class: string;
+            /** @description whether it runs jobs in containers */
+            containers?: components["schemas"]["FleetContainers"];
             cordoned: boolean;
             cpus: string;
             cpus_free: string;
@@ -4424,6 +4436,8 @@ export interface components {
         };
         Rank: {
             cause?: string;
+            /** @description container image that it got, with its digest */
+            digest?: string;
             /** Format: int64 */
             exit_code?: number;
             gpus?: number[];
@@ -5558,6 +5572,8 @@ export interface components {
         };
         WireRankReport: {
             cause?: string;
+            /** @description container image that the rank got, with its digest */
+            digest?: string;
             /** Format: date-time */
             ended?: string;
             /** @description last line of the first traceback in the output */
