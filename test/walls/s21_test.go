@@ -308,40 +308,7 @@ func TestS21_APortIsThatOfTheJobAlone(t *testing.T) {
 
 	mine, theirs := ada.running(t, env, listen("ada"), "sleep 2"), bob.running(t, env, listen("bob"), "sleep 2")
 
-	talk := func(job id.Job, remote int, text string) (string, string) {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-
-		cmd := ada.Command(ctx, "forward", string(job), "0:"+strconv.Itoa(remote))
-		var notes bytes.Buffer
-		cmd.Stderr = &notes
-		out, err := cmd.StdoutPipe()
-		must(t, err)
-		must(t, cmd.Start())
-
-		line := make([]byte, 200)
-		n, err := out.Read(line)
-		must(t, err)
-
-		words := strings.Fields(string(line[:n]))
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", words[1])
-		must(t, err)
-
-		_, err = io.WriteString(conn, text)
-		must(t, err)
-		must(t, conn.(*net.TCPConn).CloseWrite())
-
-		got, _ := io.ReadAll(conn) // one that is refused is closed
-		_ = conn.Close()
-		must(t, cmd.Process.Signal(os.Interrupt))
-
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("forward ended with %v: %s", err, &notes)
-		}
-
-		return string(got), notes.String()
-	}
-
+	talk := func(j id.Job, remote int, text string) (string, string) { return ada.talks(t, j, remote, text) }
 	large := strings.Repeat("x", 3<<20)
 	if got, notes := talk(mine, port(ada, mine), large); got != "ada:"+large {
 		t.Errorf("%d bytes came back: %s", len(got), notes)
@@ -620,4 +587,40 @@ func TestS21_AHundredAtOnce(t *testing.T) {
 	if !errors.As(refused, &f) || f.Code != "too_many_tunnels" || len(open) < many {
 		t.Errorf("after %d open tunnels the next is answered with %v", len(open), refused)
 	}
+}
+
+// talks forwards a port of a job, sends a text to it, and returns what came back and what the command wrote about it.
+func (u *user) talks(t *testing.T, j id.Job, remote int, text string) (answer, notes string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+
+	cmd := u.Command(ctx, "forward", string(j), "0:"+strconv.Itoa(remote))
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+
+	line := make([]byte, 200)
+	n, err := out.Read(line)
+	must(t, err)
+
+	words := strings.Fields(string(line[:n]))
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", words[1])
+	must(t, err)
+
+	_, err = io.WriteString(conn, text)
+	must(t, err)
+	must(t, conn.(*net.TCPConn).CloseWrite())
+
+	got, _ := io.ReadAll(conn) // one that is refused is closed
+	_ = conn.Close()
+	must(t, cmd.Process.Signal(os.Interrupt))
+
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("forward ended with %v: %s", err, &errs)
+	}
+
+	return string(got), errs.String()
 }
