@@ -146,7 +146,7 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 		return nil, err
 	}
 
-	engine, containers, err := c.containers(dir, users != nil, clk, log)
+	engine, containers, err := c.containers(dir, users != nil, clk)
 	if err != nil {
 		return nil, err
 	}

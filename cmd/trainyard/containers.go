@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"time"
 
@@ -58,7 +57,7 @@ var containerSettings = []setting{
 }
 
 // containers opens the container engine of an agent. An agent that does not wall off users has none.
-func (c *config) containers(dir string, isolated bool, clk clock.Clock, log *slog.Logger) (
+func (c *config) containers(dir string, isolated bool, clk clock.Clock) (
 	agent.ContainerEngine, runtime.Containers, error,
 ) {
 	switch {
@@ -70,7 +69,7 @@ func (c *config) containers(dir string, isolated bool, clk clock.Clock, log *slo
 
 	engine, err := container.Open(container.Options{
 		Dir: filepath.Clean(dir), Socket: c.containerSocket, Network: c.containerNetwork, Auth: c.registryAuth,
-		MaxImages: job.Bytes(c.maxImages), ImageAge: c.imageAge, Log: log, Clock: clk,
+		MaxImages: job.Bytes(c.maxImages), ImageAge: c.imageAge, Clock: clk,
 	})
 	if err != nil {
 		return nil, nil, err

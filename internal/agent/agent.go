@@ -99,16 +99,16 @@ type Config struct {
 	CheckpointRest     time.Duration
 	CheckpointPatience time.Duration
 
-	FakeGPUs    string    // declared GPUs, see inventory.ParseFake; NoGPUs for none, whatever is there
-	Address     string    // how other nodes reach this one, or the network that has it; found out if left out
-	Topology    string    // where the machine is, see fleet.CheckTopology; unknown if left out
-	CPUs        job.CPUs  // declared, for machines that are played; found out if left out
-	Memory      job.Bytes // likewise
-	Probe       string    // whether GPUs are measured at the start: ProbeAuto, also if left out, or ProbeOff
-	ProbePython string    // measures them if it has PyTorch; python3 if left out
-	CRIU        string    // name or path of CRIU, for snapshots; criu if left out
-	Isolated    bool      // programs run as users of their own
-	Containers  ContainerEngine
+	FakeGPUs    string          // declared GPUs, see inventory.ParseFake; NoGPUs for none, whatever is there
+	Address     string          // how other nodes reach this one, or the network that has it; found out if left out
+	Topology    string          // where the machine is, see fleet.CheckTopology; unknown if left out
+	CPUs        job.CPUs        // declared, for machines that are played; found out if left out
+	Memory      job.Bytes       // likewise
+	Probe       string          // whether GPUs are measured at the start: ProbeAuto, also if left out, or ProbeOff
+	ProbePython string          // measures them if it has PyTorch; python3 if left out
+	CRIU        string          // name or path of CRIU, for snapshots; criu if left out
+	Isolated    bool            // programs run as users of their own
+	Containers  ContainerEngine // says whether jobs can run in containers; nothing is said if left out
 	Version     string
 	Metadata    string // whether jobs can reach the cloud's metadata service, as the inventory says it
 	MixUsers    bool   // the operator allows jobs of several users at a time although nothing separates them

@@ -29,10 +29,9 @@ type Registry struct {
 	Address string // host and port
 
 	password atomic.Pointer[string]
-	requests atomic.Int64
 }
 
-// Registry's user; see Protect.
+// User is who may pull from a registry that has a password; see Protect.
 const User = "puller"
 
 func newRegistry(t testing.TB) *Registry {
@@ -41,8 +40,6 @@ func newRegistry(t testing.TB) *Registry {
 	r := &Registry{}
 	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		r.requests.Add(1)
-
 		if want := r.password.Load(); want != nil {
 			if user, got, ok := q.BasicAuth(); !ok || user != User || got != *want {
 				w.Header().Set("WWW-Authenticate", `Basic realm="images"`)
@@ -60,7 +57,7 @@ func newRegistry(t testing.TB) *Registry {
 	return r
 }
 
-// Protect lets only those pull who know a password.
+// Protect lets only User pull, with a password.
 func (r *Registry) Protect(password string) { r.password.Store(&password) }
 
 // Image says what is in an image.
@@ -78,7 +75,7 @@ type Image struct {
 // Programs are those of an image with a shell, enough for most scripts.
 var Programs = []string{
 	"bash", "sh", "cat", "ls", "id", "env", "echo", "sleep", "mkdir", "touch", "rm", "chmod", "chown", "grep", "tr", "wc",
-	"dirname", "tee", "kill", "uname", "hostname", "stat", "unshare", "mount", "mknod", "readlink", "head", "seq", "true",
+	"dirname", "tee", "kill", "uname", "hostname", "stat", "unshare", "mount", "mknod", "readlink", "head", "tail", "seq", "true",
 }
 
 // Shell is an image with a shell and some programs.

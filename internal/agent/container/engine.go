@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -43,7 +42,7 @@ var sockets = []string{"/run/podman/podman.sock", "/run/docker.sock", "/var/run/
 // answerTime bounds calls that an engine answers at once.
 const answerTime = 20 * time.Second
 
-// Options configures an Engine. Dir, Log and Clock are required.
+// Options configures an Engine. Dir and Clock are required.
 type Options struct {
 	Dir string // where the package remembers what it has pulled
 	// Socket is that of the engine; Auto, also if left out, for the first one that is there.
@@ -56,7 +55,6 @@ type Options struct {
 	// are 200GB and 30 days.
 	MaxImages job.Bytes
 	ImageAge  time.Duration
-	Log       *slog.Logger
 	Clock     clock.Clock
 }
 

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,7 +35,7 @@ func newContained(t *testing.T, change ...func(*container.Options)) *contained {
 	e := podman.Start(t)
 	c := &contained{engine: e, image: e.Push(t, "shell:1", podman.Shell())}
 	c.yard = newYard(t, isolated(t), func(o *Options) {
-		opt := container.Options{Dir: o.Dir, Socket: e.Socket, Log: o.Log, Clock: o.Clock}
+		opt := container.Options{Dir: o.Dir, Socket: e.Socket, Clock: o.Clock}
 		for _, fn := range change {
 			fn(&opt)
 		}
@@ -394,4 +395,60 @@ func TestSweepRemovesWhatNoRankHas(t *testing.T) {
 	if !slices.Equal(left, []string{"other"}) {
 		t.Errorf("containers %v are left, want that of another agent alone", left)
 	}
+}
+
+func TestLimitsHoldInAContainer(t *testing.T) {
+	t.Parallel()
+	c := newContained(t)
+	if !c.limits.Usable() {
+		lacking(t, c.Limits())
+	}
+
+	const hog = `while ! grep -q trainyard /proc/$$/cgroup; do :; done
+head -c 300000000 /dev/zero | tail > /dev/null`
+
+	run := c.start(api.Launch{Image: c.image, Command: hog, Memory: 64 << 20, CPUs: 500, LogLimit: 1 << 20})
+	st := c.end(run)
+	check(t, st, st.ExitCode, st.Signal, job.CauseHostOOM, false, "exceeded its memory limit of 64MB")
+	c.empty()
+}
+
+func TestTheEndpointOfTheAgentIsInTheNetworkOfAContainer(t *testing.T) {
+	t.Parallel()
+
+	greet := func(l net.Listener) {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+
+			_, _ = conn.Write([]byte("hello\n"))
+			_ = conn.Close()
+		}
+	}
+
+	c := newContained(t)
+	c.opts.Endpoint = func() (string, func(net.Listener)) { return "127.0.0.1:47047", greet }
+	c.reopen()
+
+	hold := pipe(t)
+	s := c.spec(api.Launch{
+		Image: c.image, LogLimit: 1 << 20, Env: map[string]string{"HOLD": hold},
+		Command: "ask() { exec 3<>/dev/tcp/127.0.0.1/47047; cat <&3; }; ask; read x < $HOLD; ask",
+	})
+	if err := c.Start(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+
+	c.follow(s.Run, "hello\n")
+	c.reopen() // the next agent is there, too
+	release(t, hold)
+	check(t, c.end(s.Run), 0, "", "", false, "")
+
+	if got := c.output(s.Run)[logs.Stdout]; got != "hello\nhello\n" {
+		t.Errorf("output = %q, errors %q", got, c.output(s.Run)[logs.Stderr])
+	}
+
+	c.empty()
 }
