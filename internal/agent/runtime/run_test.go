@@ -237,13 +237,12 @@ func TestTwoSupervisorsOfARankGiveOneProcess(t *testing.T) {
 	var all sync.WaitGroup
 	for range 6 {
 		all.Go(func() {
-			cmd, err := y.spawn(rk)
-			if err != nil {
-				t.Error(err)
-				return
+			s, err := y.spawn(rk)
+			if err == nil {
+				err = y.last(s)
 			}
 
-			if err := cmd.Wait(); err != nil {
+			if err != nil {
 				t.Errorf("a supervisor failed: %v", err)
 			}
 		})

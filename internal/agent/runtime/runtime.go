@@ -113,6 +113,8 @@ type Runtime struct {
 	kept          []kept     // the oldest first; guarded by prune
 	keptSize      job.Bytes  // of all of them
 	watched       watched
+	spare         chan *supervisor // those that wait for a rank
+	spareRest     time.Duration    // for how long they do
 
 	mu      sync.Mutex
 	adopted bool
@@ -154,7 +156,7 @@ func New(opt Options) (*Runtime, error) {
 	r := &Runtime{
 		opt: opt, dir: opt.Dir, log: opt.Log, clk: opt.Clock, boot: rundir.NewBootClock(),
 		base:  inheritedEnv(opt.Environ, opt.PassEnv),
-		ranks: map[string]*rank{}, changed: make(chan struct{}), watched: newWatched(),
+		ranks: map[string]*rank{}, changed: make(chan struct{}), watched: newWatched(), spare: make(chan *supervisor), spareRest: supervisorRest,
 	}
 
 	limits, err := cgroup.Find()

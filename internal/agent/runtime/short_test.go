@@ -97,13 +97,21 @@ func TestARunReadsNothingOfOtherProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		cmd, err := y.spawn(rk)
+		s, err := y.spawn(rk)
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		n := reads(t, cmd.Process.Pid)
-		if err := cmd.Wait(); err != nil {
+		if again, err := y.awaitRank(s); !again || err != nil {
+			t.Fatalf("the supervisor has exited: %v", err)
+		}
+
+		if err := s.series.Close(); err != nil {
+			t.Fatal(err)
+		}
+
+		n := reads(t, s.pid())
+		if err := s.cmd.Wait(); err != nil {
 			t.Error(err)
 		}
 

@@ -246,28 +246,13 @@ func (r *Runtime) prepareAndSupervise(ctx context.Context, rk *rank) {
 		return
 	}
 
-	var child *exec.Cmd
 	if err == nil {
-		child, err = r.spawn(rk)
+		err = r.supervise(rk)
 	}
 
 	if err != nil {
 		r.endUnstarted(rk, unstartable(diskspace.Named(r.dir, err)))
-		return
 	}
-
-	rk.releaseContainer() // the supervisor has it now
-	r.watch(rk, child.Process.Pid)
-
-	if !r.awaitExit(child.Process.Pid) {
-		return // closed: the next agent process adopts it, whether or not the supervisor has taken the rank
-	}
-
-	if err := child.Wait(); err != nil {
-		r.log.Warn("supervisor failed", "rank", rk.name, "error", err)
-	}
-
-	r.monitor(rk)
 }
 
 // begin records that a rank is begun. A disk takes its time for that, so it is done beside the preparation.
@@ -413,7 +398,11 @@ func (r *Runtime) olderThan(s rundir.Spec) []rundir.Spec {
 
 // spawn starts the supervisor in its own session, so that it outlives the agent, and passes it the secrets of the rank.
 // If the agent dies before it has done that, the next agent process gets them from the server again.
-func (r *Runtime) spawn(rk *rank) (*exec.Cmd, error) {
+func (r *Runtime) spawn(rk *rank) (*supervisor, error) {
+	if ordinary(rk) {
+		return r.spawnSeries(rk)
+	}
+
 	r.mu.Lock()
 	secrets := rk.secrets
 	rk.secrets = nil
@@ -428,6 +417,18 @@ func (r *Runtime) spawn(rk *rank) (*exec.Cmd, error) {
 		defer func() { _ = input.Close() }()
 	}
 
+	var more []*os.File
+	if rk.holds != nil {
+		more = []*os.File{rk.holds} // as rundir.ContainerFD
+	}
+
+	cmd, err := r.startSupervisor(rk, stdio{input: input, more: more}, rundir.Subcommand)
+
+	return &supervisor{cmd: cmd}, err
+}
+
+// startSupervisor starts a supervisor with a rank, whose log it writes.
+func (r *Runtime) startSupervisor(rk *rank, with stdio, subcommand string) (*exec.Cmd, error) {
 	log, err := os.OpenFile(filepath.Join(rk.dir, rundir.SupervisorLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("start the supervisor: %w", err)
@@ -435,12 +436,9 @@ func (r *Runtime) spawn(rk *rank) (*exec.Cmd, error) {
 
 	defer func() { _ = log.Close() }()
 
-	var more []*os.File
-	if rk.holds != nil {
-		more = []*os.File{rk.holds} // as rundir.ContainerFD
-	}
+	with.log = log
 
-	cmd, err := r.startDetached(rk.dir, stdio{input, log, more}, rundir.Subcommand, rk.dir)
+	cmd, err := r.startDetached(rk.dir, with, subcommand, rk.dir)
 	if err != nil {
 		return nil, fmt.Errorf("start the supervisor: %w", err)
 	}

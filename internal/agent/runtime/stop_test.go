@@ -173,13 +173,13 @@ func TestSupervisorHeedsAStopThatCameFirst(t *testing.T) {
 		t.Errorf("stop = %q, %v", mode, err)
 	}
 
-	cmd, err := y.spawn(rk)
-	if err != nil {
-		t.Fatal(err)
+	supervisor, err := y.spawn(rk)
+	if err == nil {
+		err = y.last(supervisor)
 	}
 
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
+	if err != nil {
+		t.Fatal(err)
 	}
 
 	y.reopen()

@@ -20,6 +20,7 @@ type watched struct {
 	mu    sync.Mutex
 	ranks map[string]process.Process // their supervisors
 	fresh []string                   // those that the watcher has not been told of
+	gone  []string                   // those that have ended, likewise
 	more  chan struct{}              // signals that there are some, or that no rank is left; buffer of one
 }
 
@@ -41,10 +42,8 @@ func (w *watched) remove(name string) {
 	defer w.mu.Unlock()
 
 	delete(w.ranks, name)
-
-	if len(w.ranks) == 0 {
-		w.signal()
-	}
+	w.gone = append(w.gone, name)
+	w.signal()
 }
 
 // none reports whether there is no rank to watch.
@@ -60,7 +59,7 @@ func (w *watched) renew() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	w.fresh = w.fresh[:0]
+	w.fresh, w.gone = w.fresh[:0], w.gone[:0]
 	for name := range w.ranks {
 		w.fresh = append(w.fresh, name)
 	}
@@ -90,7 +89,11 @@ func (w *watched) lines() string {
 		}
 	}
 
-	w.fresh = w.fresh[:0]
+	for _, name := range w.gone {
+		text.WriteString(watcher.EndLine(name))
+	}
+
+	w.fresh, w.gone = w.fresh[:0], w.gone[:0]
 
 	return text.String()
 }

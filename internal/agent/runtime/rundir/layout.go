@@ -60,8 +60,9 @@ const (
 
 // Hidden subcommands of the trainyard binary.
 const (
-	Subcommand      = "supervise"   // DIR: the supervisor of a rank
-	WatchSubcommand = "watch-ranks" // DATA: the watcher of the ranks that its input names, see package watcher
+	Subcommand       = "supervise"        // DIR: the supervisor of a rank
+	SeriesSubcommand = "supervise-series" // DIR: the supervisor of a rank and of those that its input names after it
+	WatchSubcommand  = "watch-ranks"      // DATA: the watcher of the ranks that its input names, see package watcher
 )
 
 // RankDirVar is set in the environment of every process of a rank, so that agent and supervisor can

@@ -28,6 +28,8 @@ func Run(args []string, stderr io.Writer) (status int, is bool) {
 		return sandbox.Init(stderr), true
 	case len(args) == 3 && args[1] == rundir.Subcommand:
 		return supervisor.Run(context.Background(), args[2], stderr), true
+	case len(args) == 3 && args[1] == rundir.SeriesSubcommand:
+		return supervisor.RunSeries(context.Background(), args[2], os.Stdin, stderr), true
 	case len(args) == 3 && args[1] == rundir.WatchSubcommand:
 		return watcher.Run(context.Background(), args[2], os.Stdin), true
 	case len(args) == 4 && args[1] == visitor.CopyCommand:

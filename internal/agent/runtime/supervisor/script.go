@@ -279,7 +279,7 @@ func (s *supervisor) enterV2(attr *syscall.SysProcAttr) (func(), error) {
 // limitAfter is how long a program runs before it gets its v1 cgroup. To make one in each tree of the kernel, to move
 // the program there and to remove them again takes longer than many short programs run. A v2 cgroup needs no move and
 // is there before the program.
-const limitAfter = 5 * time.Millisecond
+const limitAfter = 20 * time.Millisecond
 
 // limitV1 gives the rank its v1 cgroup and moves its processes into it. The cgroup is recorded before there is a
 // process in it. The moves are made beside, because the first one on an idle machine can take the kernel many

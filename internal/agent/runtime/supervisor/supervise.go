@@ -48,6 +48,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -82,6 +83,7 @@ type supervisor struct {
 	cgroupMoves   sync.WaitGroup // processes that are being moved into the cgroup
 	guests        visitors
 	container     *rundir.Container // in which the program runs; nil for none
+	troubled      atomic.Bool       // an error was logged
 }
 
 // Run executes the rank whose run directory is dir and returns the exit status of the process. Only
@@ -90,7 +92,13 @@ type supervisor struct {
 // has or had the rank.
 func Run(ctx context.Context, dir string, stderr io.Writer) int {
 	log := slog.New(slog.NewTextHandler(stderr, nil))
-	if err := supervise(ctx, dir, log); err != nil {
+
+	kids, err := newChildren(ctx)
+	if err == nil {
+		_, err = supervise(ctx, dir, kids, log)
+	}
+
+	if err != nil {
 		log.Error("supervisor failed", "error", err)
 		return 1
 	}
@@ -98,48 +106,44 @@ func Run(ctx context.Context, dir string, stderr io.Writer) int {
 	return 0
 }
 
-func supervise(ctx context.Context, dir string, log *slog.Logger) error {
+// supervise executes one rank, and reports whether nothing of it is left in this process, see spent.
+func supervise(ctx context.Context, dir string, kids *children, log *slog.Logger) (spent bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
 	lock, mine, err := rundir.TakeLock(dir)
 	if err != nil || !mine {
-		return err
+		return false, err
 	}
 
 	defer func() { _ = lock.Close() }()
 
 	s := &supervisor{
 		dir: dir, data: filepath.Dir(filepath.Dir(dir)), clk: clock.NewSteady(), boot: rundir.NewBootClock(), log: log,
-		orders: make(chan order, 4),
+		kids: kids, orders: make(chan order, 4),
 	}
 
 	if ok, err := rundir.ReadJSON(filepath.Join(dir, rundir.LaunchFile), &s.rec); err != nil {
-		return err
+		return false, err
 	} else if !ok {
-		return fmt.Errorf("%s not found in %s", rundir.LaunchFile, dir)
+		return false, fmt.Errorf("%s not found in %s", rundir.LaunchFile, dir)
 	}
 
 	if begun, err := rundir.ReadState(dir, &s.state); err != nil || begun {
-		return err
+		return false, err
 	}
 
 	s.state.Status, s.state.Isolated, s.state.Boot = rundir.NewStatus(s.rec.Spec), s.rec.User != nil, s.boot.Boot()
 	if err := s.takeContainer(ctx); err != nil {
-		return err
-	}
-
-	s.kids, err = newChildren(ctx)
-	if err != nil {
-		return err
+		return false, err
 	}
 
 	s.out, err = openOutput(filepath.Join(dir, rundir.OutputFile), s.rec.Launch.LogLimit, s.clk, s.logError)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := s.receiveOrders(ctx); err != nil {
-		return err
+		return false, err
 	}
 
 	s.receiveVisitors(ctx)
@@ -154,13 +158,13 @@ func supervise(ctx context.Context, dir string, log *slog.Logger) error {
 
 	// Before anything is started, so that a rank without a record started nothing.
 	if err := rundir.WriteState(dir, s.state); err != nil {
-		return err
+		return false, err
 	}
 
 	s.notify()
 	s.finish(s.begin())
 
-	return nil
+	return s.spent(), nil
 }
 
 // begin carries out the launch once the rank has its secrets, and returns how it ended.
@@ -174,6 +178,7 @@ func (s *supervisor) begin() rundir.Ending {
 
 // logError logs an error that does not end the run.
 func (s *supervisor) logError(err error) {
+	s.troubled.Store(true)
 	s.log.Warn("supervisor continues after an error", "error", err)
 }
 

@@ -28,6 +28,7 @@ type visitors struct {
 	house  *house            // where they run; nil while the program does not
 	closed string            // why it does not
 	open   map[string]*guest // by id
+	came   bool              // somebody has asked for one
 }
 
 // house is where visitors are started, and how they are ended.
@@ -135,6 +136,8 @@ func (v *visitors) begin(r visitor.Request, files []*os.File) (
 	v.mu.Lock()
 	defer v.mu.Unlock()
 
+	v.came = true
+
 	if v.house == nil {
 		return nil, nil, nil, errors.New(v.closed)
 	}
@@ -156,6 +159,14 @@ func (v *visitors) begin(r visitor.Request, files []*os.File) (
 	v.open[r.ID] = g
 
 	return v.house, g, end, nil
+}
+
+// none reports whether nobody has asked for a visitor.
+func (v *visitors) none() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+
+	return !v.came
 }
 
 // leave forgets a visitor that has ended and returns why it was ended, "" if it ended by itself.

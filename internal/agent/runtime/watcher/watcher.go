@@ -27,6 +27,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,6 +46,9 @@ const retryEvery = 100 * time.Millisecond
 func Line(name string, supervisor process.Process) string {
 	return fmt.Sprintf("%s %d %d\n", name, supervisor.PID, supervisor.Started)
 }
+
+// EndLine is what the agent writes for a rank that is over. Its supervisor may have another rank then.
+func EndLine(name string) string { return name + "\n" }
 
 // parseLine reads what Line wrote.
 func parseLine(line string) (name string, supervisor process.Process, ok bool) {
@@ -70,6 +74,8 @@ type rank struct {
 	clk        clock.Clock
 	boot       string // the present start of the machine
 	log        *slog.Logger
+	watched    context.Context //nolint:containedctx // ends when the agent says that the rank is over
+	release    context.CancelFunc
 }
 
 // Run watches the ranks of a data directory that the lines of input name, until input has ended and none of them is
@@ -85,13 +91,21 @@ func Run(ctx context.Context, data string, input io.Reader) int {
 
 	lines := bufio.NewScanner(input)
 	for lines.Scan() {
+		if name := lines.Text(); !strings.Contains(name, " ") {
+			w.release(name)
+			continue
+		}
+
 		name, supervisor, ok := parseLine(lines.Text())
 		if !ok {
 			status = 2
 			continue
 		}
 
-		r := w.newRank(name, supervisor)
+		r := w.newRank(ctx, name, supervisor)
+		if !w.claim(name, r) {
+			continue
+		}
 
 		watching.Go(func() {
 			if err := w.watch(ctx, name, r); err != nil {
@@ -107,10 +121,13 @@ func Run(ctx context.Context, data string, input io.Reader) int {
 	return status
 }
 
-func (w *watcher) newRank(name string, supervisor process.Process) *rank {
+func (w *watcher) newRank(ctx context.Context, name string, supervisor process.Process) *rank {
 	dir := filepath.Join(w.data, rundir.RunsDir, name)
 
+	watched, release := context.WithCancel(ctx)
+
 	return &rank{
+		watched: watched, release: release,
 		dir: dir, data: w.data, supervisor: supervisor, clk: w.clk, boot: w.boot.Boot(),
 		log: slog.New(slog.NewTextHandler(rankLog(dir), nil)).With("process", "watcher"),
 	}
@@ -133,11 +150,7 @@ func (dir rankLog) Write(line []byte) (n int, err error) {
 
 // watch watches one rank until it is over.
 func (w *watcher) watch(ctx context.Context, name string, r *rank) error {
-	if !w.claim(name, r) {
-		return nil
-	}
-
-	defer w.drop(name)
+	defer w.drop(name, r)
 
 	lock, mine, err := rundir.TakeWatchLock(r.dir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !mine {
@@ -149,7 +162,7 @@ func (w *watcher) watch(ctx context.Context, name string, r *rank) error {
 
 	defer func() { _ = lock.Close() }()
 
-	if !r.supervisor.AwaitExit(ctx) {
+	if !r.supervisor.AwaitExit(r.watched) {
 		return ctx.Err()
 	}
 
@@ -171,11 +184,22 @@ func (w *watcher) claim(name string, r *rank) bool {
 	return true
 }
 
-func (w *watcher) drop(name string) {
+func (w *watcher) drop(name string, r *rank) {
+	r.release()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
 	delete(w.ranks, name)
+}
+
+// release ends the watch of a rank that is over, if there is one.
+func (w *watcher) release(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if r := w.ranks[name]; r != nil {
+		r.release()
+	}
 }
 
 // watched lists the ranks that have a supervisor, or had one until now.

@@ -1,0 +1,230 @@
+package runtime
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trainyard/internal/agent/runtime/process"
+	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/api"
+	"trainyard/internal/clock"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/logs"
+)
+
+// last waits until the rank of a supervisor has ended, and ends the supervisor.
+func (y *yard) last(s *supervisor) error {
+	again, err := y.awaitRank(s)
+	if again {
+		y.dismiss(s)
+	}
+
+	return err
+}
+
+// patient is a yard whose supervisors wait for their next rank as long as a test takes.
+func patient(t *testing.T) *yard {
+	t.Helper()
+	y := newYard(t)
+	y.spareRest = time.Hour
+
+	return y
+}
+
+// idle returns a supervisor that has had a rank and waits for another.
+func (y *yard) idle() *supervisor {
+	y.t.Helper()
+	y.end(y.script("true"))
+
+	return y.waiting()
+}
+
+// keep keeps a supervisor for the next rank. What it returns is closed when a rank has got it.
+func (y *yard) keep(s *supervisor) <-chan struct{} {
+	taken := make(chan struct{})
+
+	y.tasks.Go(func() {
+		y.keepSpare(s)
+		close(taken)
+	})
+
+	return taken
+}
+
+// waiting returns a supervisor that waits for a rank.
+func (y *yard) waiting() *supervisor {
+	y.t.Helper()
+
+	select {
+	case s := <-y.spare:
+		return s
+	case <-y.t.Context().Done():
+		y.t.Fatal("the test was ended")
+	}
+
+	return nil
+}
+
+// given starts ranks until one of them has got the supervisor, and returns that one.
+func (y *yard) given(taken <-chan struct{}, command string) id.Run {
+	y.t.Helper()
+
+	for {
+		run := y.script(command)
+
+		for ended := false; !ended; {
+			ended = y.hasEnded(y.onlyRank(run))
+
+			select {
+			case <-taken:
+				return run
+			default:
+			}
+
+			if !clock.Sleep(y.t.Context(), time.Millisecond) {
+				y.t.Fatal("the test was ended")
+			}
+		}
+	}
+}
+
+// onlyRank returns the only rank of a run.
+func (y *yard) onlyRank(run id.Run) *rank {
+	y.t.Helper()
+
+	rk, err := y.lookup(run, 0)
+	if err != nil {
+		y.t.Fatal(err)
+	}
+
+	return rk
+}
+
+func TestASupervisorHasOneRankAfterTheOther(t *testing.T) {
+	t.Parallel()
+	y := patient(t)
+	s := y.idle()
+
+	for i := range 20 {
+		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.pid()))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		if len(files) > 12 { // standard streams, and what Go needs to wait
+			t.Fatalf("after %d ranks the supervisor has %d files open", i+1, len(files))
+		}
+
+		run := y.given(y.keep(s), `echo $PPID; cd ..; basename "$PWD"; echo >&2 error`)
+		st := y.end(run)
+		out := y.output(run)
+
+		want := fmt.Sprintf("%d\n%s\n", s.pid(), filepath.Base(y.runDir(run)))
+		if st.ExitCode != 0 || out[logs.Stdout] != want || out[logs.Stderr] != "error\n" {
+			t.Fatalf("rank %d ended with %+v and wrote %q, want %q", i, st, out, want)
+		}
+
+		s = y.waiting()
+	}
+
+	y.dismiss(s)
+}
+
+// A supervisor that is killed while it has no rank costs no rank its start, also if it has just been given one.
+func TestASupervisorIsKilledWithoutARank(t *testing.T) {
+	t.Parallel()
+	y := patient(t)
+
+	s := y.idle()
+	if err := unix.Kill(s.pid(), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+
+	st := y.end(y.given(y.keep(s), "exit 3"))
+	if st.ExitCode != 3 {
+		t.Errorf("a rank that got a supervisor that had been killed ended with %+v", st)
+	}
+
+	s = y.idle()
+	if err := unix.Kill(s.pid(), unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+
+	run := y.given(y.keep(s), "exit 4")
+	if err := unix.Kill(s.pid(), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+
+	if st := y.end(run); st.ExitCode != 4 {
+		t.Errorf("a rank whose supervisor was killed before it noticed the rank ended with %+v", st)
+	}
+}
+
+// Supervisors that wait for a rank end with the agent, and their watcher does not wait for them.
+func TestNothingIsLeftOfSupervisorsWithoutARank(t *testing.T) {
+	t.Parallel()
+	y := patient(t)
+	run := y.script("until [ -e go ]; do sleep 0.01; done")
+	y.await(run, job.RunRunning)
+
+	watcher, ok := process.Read(y.awaitWatcher(run))
+	if !ok {
+		t.Fatal("the watcher is gone")
+	}
+
+	if err := os.WriteFile(filepath.Join(y.runDir(run), rundir.WorkDir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	y.end(run)
+	s := y.waiting()
+	y.keep(s)
+	y.awaitGone(watcher)
+
+	p, ok := process.Read(s.pid())
+	if !ok {
+		t.Fatal("the supervisor is gone")
+	}
+
+	y.reopen()
+
+	if p.Exists() {
+		t.Error("the agent was closed, and its supervisor without a rank is still there")
+	}
+}
+
+// A rank with secrets has a supervisor of its own, and so has one that follows a rank that was stopped.
+func TestSomeRanksShareNoSupervisor(t *testing.T) {
+	t.Parallel()
+	y := patient(t)
+	s := y.idle()
+	taken := y.keep(s)
+
+	secretive := y.secretive(api.Launch{Command: "echo $PPID"})
+	if err := y.Start(t.Context(), secretive); err != nil {
+		t.Fatal(err)
+	}
+
+	y.end(secretive.Run)
+
+	if out := y.output(secretive.Run)[logs.Stdout]; out == fmt.Sprintln(s.pid()) {
+		t.Error("a rank with secrets got a supervisor that had another rank before")
+	}
+
+	run := y.given(taken, "sleep 1000")
+	y.await(run, job.RunRunning)
+
+	p, ok := process.Read(s.pid())
+	if !ok {
+		t.Fatal("the supervisor is gone")
+	}
+
+	y.kill(run)
+	y.awaitGone(p)
+}
