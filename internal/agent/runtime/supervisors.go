@@ -28,6 +28,10 @@ func (s *supervisor) pid() int { return s.cmd.Process.Pid }
 // supervisorRest is for how long a supervisor without a rank stays: the next rank then finds it.
 const supervisorRest = time.Second
 
+// exitPatience is for how long Close waits for the exit of a process that has nothing left to do. Only one that is
+// suspended, or a machine that is very busy, takes so long.
+const exitPatience = 10 * time.Second
+
 // ordinary reports whether the supervisor of a rank can be that of others too: nothing is passed to it but the run
 // directory, and no other program works on its processes.
 func ordinary(rk *rank) bool {
@@ -160,7 +164,7 @@ func (r *Runtime) keepSpare(s *supervisor) {
 func (r *Runtime) dismiss(s *supervisor) {
 	_ = s.series.Close()
 
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), supervisorRest)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), exitPatience)
 	defer cancel()
 
 	if !r.awaitExit(s.pid()) && !process.AwaitExit(ctx, s.pid()) {

@@ -175,7 +175,7 @@ func (r *Runtime) runWatcher() error {
 
 	if r.ctx.Err() != nil && r.watched.none() {
 		// It ends at once, and then nothing is left of the agent. One that is suspended is not waited for.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), watcherRest)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), exitPatience)
 		defer cancel()
 
 		_ = out.Close()
