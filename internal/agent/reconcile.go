@@ -134,6 +134,7 @@ func (a *Agent) reconcile(ctx context.Context, tries map[key]int) error {
 	want := a.assignments
 	a.mu.Unlock()
 	errs := []error{a.updateSavers(list), a.updateKeepers(list)}
+	a.publish(list, want) // the news of an end does not wait for what is started and removed here
 
 	if want.known {
 		errs = append(errs, a.results.keepOnly(func(k key, result api.RankReport) bool {
