@@ -1,7 +1,7 @@
 // Package runtime executes the ranks of runs on this machine: the agent's side.
 //
 // For each rank the agent starts a supervisor (packages subprocess and supervisor) in
-// its own session, which outlives the agent. Agent and
+// its own session, which outlives the agent, or gives the rank to one whose rank has ended. Agent and
 // supervisor are two processes that talk only through files and named pipes in the
 // run directory, whose layout and formats are package rundir. An agent that restarts
 // finds everything there.

@@ -1,9 +1,9 @@
 // Package supervisor is the process that executes one rank of a run.
 //
-// The agent starts one supervisor per rank, in its own session, so that runs survive a restart of the agent. The
-// supervisor starts the program, writes its output, enforces its limits, stops it on request or when the contact
-// lease has expired, and records how it ended. It talks to the agent only through the run directory, see package
-// rundir.
+// Each rank has a supervisor, which the agent starts in its own session, so that runs survive a restart of the agent. A
+// supervisor that has ended an ordinary rank may get another one, see RunSeries. It starts the program, writes its
+// output, enforces its limits, stops it on request or when the contact lease has expired, and records how it ended. It
+// talks to the agent about a rank only through the run directory, see package rundir.
 //
 // # The end of a run
 //
