@@ -48,6 +48,7 @@ func (y *yard) awaitReady(run id.Run) {
 func TestProgramOfAGangWaitsForItsStart(t *testing.T) {
 	t.Parallel()
 	inBothModes(t, func(t *testing.T, mode func(*Options)) {
+		t.Helper()
 		y := newYard(t, mode)
 		run := y.start(gangLaunch(
 			`echo $MASTER_ADDR $PET_MASTER_ADDR $WORLD_SIZE $LOCAL_WORLD_SIZE $GLOO_SOCKET_IFNAME; cat $TRAINYARD_HOSTFILE`))

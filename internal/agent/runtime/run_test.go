@@ -238,12 +238,15 @@ func TestTwoSupervisorsOfARankGiveOneProcess(t *testing.T) {
 	for range 6 {
 		all.Go(func() {
 			s, err := y.spawn(rk)
-			if err == nil {
-				err = y.last(s)
+			if err != nil {
+				t.Error(err)
+				return
 			}
 
-			if err != nil {
-				t.Errorf("a supervisor failed: %v", err)
+			y.last(s)
+
+			if code := s.cmd.ProcessState.ExitCode(); code != 0 {
+				t.Errorf("a supervisor ended with %d", code)
 			}
 		})
 	}

@@ -156,7 +156,8 @@ func New(opt Options) (*Runtime, error) {
 	r := &Runtime{
 		opt: opt, dir: opt.Dir, log: opt.Log, clk: opt.Clock, boot: rundir.NewBootClock(),
 		base:  inheritedEnv(opt.Environ, opt.PassEnv),
-		ranks: map[string]*rank{}, changed: make(chan struct{}), watched: newWatched(), spare: make(chan *supervisor), spareRest: supervisorRest,
+		ranks: map[string]*rank{}, changed: make(chan struct{}), watched: newWatched(),
+		spare: make(chan *supervisor), spareRest: supervisorRest,
 	}
 
 	limits, err := cgroup.Find()

@@ -588,8 +588,8 @@ func (r *Runtime) Suspend(run id.Run, n int, order job.SuspendOrder) error {
 	return nil
 }
 
-// StartGang starts the program of a rank that waits for the other ranks of its run. It has no effect on a rank that does
-// not wait.
+// StartGang starts the program of a rank that waits for the other ranks of its run. It has no effect on a rank that
+// does not wait.
 func (r *Runtime) StartGang(run id.Run, n int, start rundir.GangStart) error {
 	rk, err := r.lookup(run, n)
 	if err != nil {

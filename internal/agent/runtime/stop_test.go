@@ -174,13 +174,11 @@ func TestSupervisorHeedsAStopThatCameFirst(t *testing.T) {
 	}
 
 	supervisor, err := y.spawn(rk)
-	if err == nil {
-		err = y.last(supervisor)
-	}
-
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	y.last(supervisor)
 
 	y.reopen()
 	s := y.end(rk.rec.Run)

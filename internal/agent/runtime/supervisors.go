@@ -53,21 +53,18 @@ func (r *Runtime) supervise(rk *rank) error {
 	rk.releaseContainer() // the supervisor has it now
 	r.watch(rk, s.pid())
 
-	again, err := r.awaitRank(s)
-	if r.ctx.Err() != nil {
-		return nil // closed: the next agent process adopts it, whether or not the supervisor has taken the rank
-	}
-	if err != nil {
-		r.log.Warn("supervisor failed", "rank", rk.name, "error", err)
-	}
+	again := r.awaitRank(s)
 
-	if again {
+	switch {
+	case again:
 		r.tasks.Go(func() { r.keepSpare(s) })
-	} else if s.used && r.untaken(rk) { // it ended before it noticed that there is a rank
+	case r.ctx.Err() == nil && s.used && r.untaken(rk): // it ended before it noticed that there is a rank
 		return r.supervise(rk)
 	}
 
-	r.monitor(rk)
+	if r.ctx.Err() == nil { // else the next agent process adopts it, whether or not the supervisor has taken the rank
+		r.monitor(rk)
+	}
 
 	return nil
 }
@@ -119,24 +116,31 @@ func (r *Runtime) takeSpare(rk *rank) (*supervisor, bool) {
 }
 
 // awaitRank waits until the rank of a supervisor has ended, or Close is called, and reports whether the supervisor can
-// have another one. One that cannot has exited then, and the error is its own.
-func (r *Runtime) awaitRank(s *supervisor) (again bool, err error) {
+// have another one. One that cannot has exited then.
+func (r *Runtime) awaitRank(s *supervisor) (again bool) {
 	if s.series != nil {
 		stop := context.AfterFunc(r.ctx, func() { _ = s.series.Close() })
 		n, _ := s.series.Read(make([]byte, 1)) // fails when it exits
 
 		if stop() && n == 1 {
-			return true, nil
+			return true
 		}
 
 		_ = s.series.Close()
 	}
 
-	if !r.awaitExit(s.pid()) {
-		return false, nil
+	if r.awaitExit(s.pid()) {
+		r.reap(s)
 	}
 
-	return false, s.cmd.Wait()
+	return false
+}
+
+// reap takes note of how a supervisor has exited.
+func (r *Runtime) reap(s *supervisor) {
+	if err := s.cmd.Wait(); err != nil {
+		r.log.Warn("supervisor failed", "error", err)
+	}
 }
 
 // untaken reports whether no supervisor has taken a rank. An error is left to who monitors the rank.
@@ -167,11 +171,7 @@ func (r *Runtime) dismiss(s *supervisor) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), exitPatience)
 	defer cancel()
 
-	if !r.awaitExit(s.pid()) && !process.AwaitExit(ctx, s.pid()) {
-		return
-	}
-
-	if err := s.cmd.Wait(); err != nil {
-		r.log.Warn("supervisor failed", "error", err)
+	if r.awaitExit(s.pid()) || process.AwaitExit(ctx, s.pid()) {
+		r.reap(s)
 	}
 }

@@ -19,13 +19,10 @@ import (
 )
 
 // last waits until the rank of a supervisor has ended, and ends the supervisor.
-func (y *yard) last(s *supervisor) error {
-	again, err := y.awaitRank(s)
-	if again {
+func (y *yard) last(s *supervisor) {
+	if y.awaitRank(s) {
 		y.dismiss(s)
 	}
-
-	return err
 }
 
 // patient is a yard whose supervisors wait for their next rank as long as a test takes.

@@ -124,7 +124,7 @@ func Run(ctx context.Context, data string, input io.Reader) int {
 func (w *watcher) newRank(ctx context.Context, name string, supervisor process.Process) *rank {
 	dir := filepath.Join(w.data, rundir.RunsDir, name)
 
-	watched, release := context.WithCancel(ctx)
+	watched, release := context.WithCancel(ctx) //nolint:gosec // drop calls it
 
 	return &rank{
 		watched: watched, release: release,
