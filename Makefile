@@ -170,11 +170,10 @@ bench-logs: ## Measure reading, searching and following the output of a job (1 G
 	go test ./test/bench/logs -run '^TestLogs$$' -count=1 -timeout 60m -v -size $(or $(SIZE),1GB) -out '$(CURDIR)/build/bench/bench-logs.json'
 
 .PHONY: bench-runtime
-bench-runtime: ## Measure a forwarded port, cp beside scp, and an array of 10,000 (root, sshd; QUICK=1 to try it, ONLY=forward,array for some sections)
+bench-runtime: ## Measure starts beside podman, Docker and srun, gangs, a forwarded port, cp beside scp, an array (root, podman; QUICK=1 to try it, ONLY=start,gang for some)
 	@command -v sshd >/dev/null || [ -x /usr/sbin/sshd ] || apt-get install -y --no-install-recommends openssh-server
 	@mkdir -p build/bench
-	go build -o build/bench-runtime ./test/bench/runtime
-	build/bench-runtime -out build/bench/bench-runtime.json $(if $(QUICK),-quick) $(if $(ONLY),-only $(ONLY))
+	go test ./test/bench/runtime -run '^TestRuntime$$' -count=1 -timeout 60m -v $(if $(QUICK),,-full) $(if $(ONLY),-only $(ONLY)) -out '$(CURDIR)/build/bench/$@.json'
 
 .PHONY: bench-portal
 bench-portal: build ## Measure the portal in Chromium: opening, 1,000 updates a second, 100,000 jobs, a log of a million lines (QUICK=1 to try it)

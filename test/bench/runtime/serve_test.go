@@ -1,4 +1,4 @@
-package main
+package runtime_test
 
 import (
 	"encoding/binary"
@@ -20,7 +20,7 @@ const (
 
 // serve listens on a free port, which it prints, and serves until it is ended.
 func serve() error {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is ended with its process
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
