@@ -26,6 +26,7 @@ type Client struct {
 	agent   string // the header of an agent, "" for people
 	http    *http.Client
 	stream  *http.Client // without a limit on the whole answer
+	tunnel  *http.Client // for tunnels into jobs
 	bulk    *http.Client // for chunks of checkpoints
 	servers servers
 	onDemo  func() // called once if the server says that its yard is simulated; nil if nobody wants to know
@@ -50,6 +51,7 @@ func NewClient(base, token string, tlsConfig *tls.Config) *Client {
 		token:   token,
 		http:    &http.Client{Transport: transport, Timeout: 2 * time.Minute},
 		stream:  &http.Client{Transport: transport},
+		tunnel:  &http.Client{Transport: tunnelTransport(tlsConfig)},
 		bulk:    &http.Client{Transport: bulkTransport(tlsConfig)},
 		servers: servers{current: strings.TrimRight(base, "/")},
 	}
@@ -73,6 +75,7 @@ func (c *Client) Base() string { return c.Servers()[0] }
 // Close drops the connections that are idle.
 func (c *Client) Close() {
 	c.http.CloseIdleConnections()
+	c.tunnel.CloseIdleConnections()
 	c.bulk.CloseIdleConnections()
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strings"
@@ -142,8 +143,9 @@ const (
 // Tunnel is one end of a tunnel to a running job. One goroutine may receive, and several may send: each waits until the
 // other side has taken what was sent before, so neither side stores more than a few messages.
 type Tunnel struct {
-	conn *websocket.Conn
-	buf  []byte // of what was received last
+	conn   *websocket.Conn
+	gather *gatherConn // what the connection is made of; nil for one that was accepted
+	buf    []byte      // of what was received last
 
 	mu    sync.Mutex
 	ahead int           // bytes of input that were sent and not taken yet
@@ -217,7 +219,23 @@ func (t *Tunnel) Pass(ctx context.Context, m TunnelMessage) error {
 		kind = websocket.MessageText
 	}
 
-	return t.conn.Write(ctx, kind, m.raw)
+	return t.write(ctx, kind, m.raw)
+}
+
+// write sends one message.
+func (t *Tunnel) write(ctx context.Context, kind websocket.MessageType, data []byte) error {
+	if t.gather == nil {
+		return t.conn.Write(ctx, kind, data)
+	}
+
+	t.gather.hold()
+	err := t.conn.Write(ctx, kind, data)
+
+	// A connection on which a part of a message was sent is of no use any more.
+	stop := context.AfterFunc(ctx, func() { _ = t.conn.CloseNow() })
+	defer stop()
+
+	return errors.Join(err, t.gather.release(err != nil))
 }
 
 // Control sends a control message.
@@ -227,7 +245,7 @@ func (t *Tunnel) Control(ctx context.Context, c TunnelControl) error {
 		return err
 	}
 
-	return t.conn.Write(ctx, websocket.MessageText, text)
+	return t.write(ctx, websocket.MessageText, text)
 }
 
 // noteTaken lets so many more bytes of input be sent.
@@ -281,13 +299,13 @@ func (t *Tunnel) Copy(ctx context.Context, stream byte, r io.Reader) error {
 		}
 
 		if n > 0 {
-			if err := t.conn.Write(ctx, websocket.MessageBinary, buf[:n+1]); err != nil {
+			if err := t.write(ctx, websocket.MessageBinary, buf[:n+1]); err != nil {
 				return err
 			}
 		}
 
 		if err != nil {
-			end := t.conn.Write(ctx, websocket.MessageBinary, buf[:1])
+			end := t.write(ctx, websocket.MessageBinary, buf[:1])
 			if errors.Is(err, io.EOF) {
 				err = nil
 			}
@@ -354,6 +372,11 @@ func (c *Client) AnswerTunnel(ctx context.Context, tunnel string) (*Tunnel, erro
 // dialTunnel connects to the server by WebSocket.
 func (c *Client) dialTunnel(ctx context.Context, path string) (*Tunnel, error) {
 	var conn *websocket.Conn
+	var gather *gatherConn
+
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		gather, _ = info.Conn.(*gatherConn)
+	}})
 
 	//nolint:bodyclose // the answer has no body: the connection is that of the WebSocket
 	resp, err := c.try(ctx, nil, true, func(base string) (*http.Response, error) {
@@ -366,7 +389,7 @@ func (c *Client) dialTunnel(ctx context.Context, path string) (*Tunnel, error) {
 			header.Set(AgentHeader, c.agent)
 		}
 
-		made, resp, err := websocket.Dial(ctx, base+path, &websocket.DialOptions{HTTPClient: c.stream, HTTPHeader: header})
+		made, resp, err := websocket.Dial(ctx, base+path, &websocket.DialOptions{HTTPClient: c.tunnel, HTTPHeader: header})
 
 		switch {
 		case err == nil:
@@ -389,5 +412,8 @@ func (c *Client) dialTunnel(ctx context.Context, path string) (*Tunnel, error) {
 		c.onDemo()
 	}
 
-	return NewTunnel(conn), nil
+	t := NewTunnel(conn)
+	t.gather = gather
+
+	return t, nil
 }
