@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"io"
+	"slices"
 	"sync"
 
 	"trainyard/internal/api"
@@ -14,6 +15,7 @@ import (
 type input struct {
 	mu      sync.Mutex
 	pending []byte
+	spare   []byte        // for what comes next; nil while it is written
 	ended   bool          // nothing follows
 	closed  bool          // nobody wants it any more
 	changed chan struct{} // closed at the next change
@@ -77,8 +79,8 @@ func (in *input) run(to io.WriteCloser, drained bool, tell func(taken int) error
 	untold := 0
 
 	for {
-		data, ended, closed := in.take()
-		if closed || ended && len(data) == 0 {
+		data, closed := in.take()
+		if closed || len(data) == 0 {
 			if failed == nil {
 				failed = to.Close()
 			}
@@ -86,45 +88,55 @@ func (in *input) run(to io.WriteCloser, drained bool, tell func(taken int) error
 			return failed
 		}
 
-		if failed == nil {
-			_, failed = to.Write(data)
-		}
-		if failed != nil && !drained {
-			return failed
+		for piece := range slices.Chunk(data, api.TunnelChunk) {
+			if failed == nil {
+				_, failed = to.Write(piece)
+			}
+			if failed != nil && !drained {
+				return failed
+			}
+
+			untold += len(piece)
+			if untold < api.TunnelTaken {
+				continue
+			}
+
+			if err := tell(untold); err != nil {
+				return err
+			}
+
+			untold = 0
 		}
 
-		untold += len(data)
-		if untold < api.TunnelTaken {
-			continue
-		}
-
-		if err := tell(untold); err != nil {
-			return err
-		}
-
-		untold = 0
+		in.reuse(data)
 	}
 }
 
-// take waits for input and returns all of it, as far as it goes into one piece.
-func (in *input) take() (data []byte, ended, closed bool) {
+// take waits for input and returns all of it; none is its end.
+func (in *input) take() (data []byte, closed bool) {
 	for {
 		in.mu.Lock()
-		data, ended, closed = in.pending, in.ended, in.closed
-		changed := in.changed
+		data, closed = in.pending, in.closed
+		over, changed := in.ended || closed, in.changed
 
-		if len(data) > api.TunnelChunk {
-			data, in.pending = data[:api.TunnelChunk], data[api.TunnelChunk:]
-		} else {
-			in.pending = nil
+		if len(data) > 0 {
+			in.pending, in.spare = in.spare[:0], nil
 		}
 
 		in.mu.Unlock()
 
-		if len(data) > 0 || ended || closed {
-			return data, ended, closed
+		if len(data) > 0 || over {
+			return data, closed
 		}
 
 		<-changed
 	}
+}
+
+// reuse takes back the memory of input that was written.
+func (in *input) reuse(data []byte) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+
+	in.spare = data
 }

@@ -83,7 +83,7 @@ func TestInputIsBounded(t *testing.T) {
 	}
 
 	// What is being written, and a window.
-	if most := api.TunnelWindow + api.TunnelChunk; added > most {
+	if most := 2 * api.TunnelWindow; added > most {
 		t.Errorf("%d bytes are stored, the most is %d", added, most)
 	}
 
