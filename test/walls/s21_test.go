@@ -2,7 +2,6 @@ package walls_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trainyard/internal/api"
-	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/test/yardtest"
 )
@@ -297,20 +295,11 @@ func TestS21_APortIsThatOfTheJobAlone(t *testing.T) {
 		return "/usr/bin/python3 -c \"$LISTEN\" " + name + " &"
 	}
 	env := "env:\n  LISTEN: |\n" + indent(echoServer)
-	port := func(u *user, j id.Job) int {
-		_, rest, _ := strings.Cut(u.output(t, j), "port ")
-		number, _, _ := strings.Cut(rest, "\n")
-		n, err := strconv.Atoi(number)
-		must(t, err)
-
-		return n
-	}
-
-	mine, theirs := ada.running(t, env, listen("ada"), "sleep 2"), bob.running(t, env, listen("bob"), "sleep 2")
+	mine, theirs := ada.running(t, env, listen("ada")), bob.running(t, env, listen("bob"))
 
 	talk := func(j id.Job, remote int, text string) (string, string) { return ada.talks(t, j, remote, text) }
 	large := strings.Repeat("x", 3<<20)
-	if got, notes := talk(mine, port(ada, mine), large); got != "ada:"+large {
+	if got, notes := talk(mine, ada.portOf(t, mine), large); got != "ada:"+large {
 		t.Errorf("%d bytes came back: %s", len(got), notes)
 	}
 
@@ -321,7 +310,7 @@ func TestS21_APortIsThatOfTheJobAlone(t *testing.T) {
 	must(t, err)
 
 	for what, number := range map[string]int{
-		"another tenant's job": port(bob, theirs), "the server": serverPort, "nothing": 1,
+		"another tenant's job": bob.portOf(t, theirs), "the server": serverPort, "nothing": 1,
 	} {
 		got, notes := talk(mine, number, "GET / HTTP/1.0\r\n\r\n")
 		if got != "" || !strings.Contains(notes, "no process of run "+string(mine)) {
@@ -499,128 +488,4 @@ func TestS21_NothingIsLeftOfASession(t *testing.T) {
 	}
 
 	gone("left-token")
-}
-
-// TestS21_AHundredAtOnce has a hundred commands in one job at the same time, each with its own input and output.
-func TestS21_AHundredAtOnce(t *testing.T) {
-	t.Parallel()
-	y := walled(t)
-	ada := y.user(t, "ada")
-	j := ada.running(t, "")
-
-	const many = 100
-	var all sync.WaitGroup
-	tunnels := make([]*api.Tunnel, many)
-
-	for i := range many {
-		all.Go(func() {
-			var err error
-			tunnels[i], err = ada.OpenTunnel(t.Context(), j, api.TunnelStart{
-				Kind: api.TunnelExec, Command: []string{"sh", "-c", "cat; echo end-$0", strconv.Itoa(i)},
-			})
-			if err != nil {
-				t.Errorf("tunnel %d: %v", i, err)
-			}
-		})
-	}
-
-	all.Wait()
-
-	if t.Failed() {
-		t.FailNow()
-	}
-
-	// All of them are open now; one that nobody reads from stops none of the others.
-	for i := range many {
-		all.Go(func() {
-			tunnel := tunnels[i]
-			defer func() { _ = tunnel.Close() }()
-
-			sent := strings.Repeat(strconv.Itoa(i)+" ", 100_000/len(strconv.Itoa(i)))
-			go func() { _ = tunnel.Copy(t.Context(), api.StreamIn, strings.NewReader(sent)) }()
-
-			var got strings.Builder
-
-			for {
-				m, err := tunnel.Receive(t.Context())
-				if err != nil {
-					t.Errorf("tunnel %d: %v", i, err)
-					return
-				}
-
-				got.Write(m.Data)
-
-				if m.Control != nil && m.Control.End != nil {
-					break
-				}
-			}
-
-			if want := sent + "end-" + strconv.Itoa(i) + "\n"; got.String() != want {
-				t.Errorf("tunnel %d: %d bytes came back of %d", i, got.Len(), len(want))
-			}
-		})
-	}
-
-	all.Wait()
-
-	// More than the limit are refused, and with the reason.
-	var open []*api.Tunnel
-	var refused error
-
-	for range 200 {
-		tunnel, err := ada.OpenTunnel(t.Context(), j, api.TunnelStart{
-			Kind: api.TunnelExec, Command: []string{"sleep", "1000"},
-		})
-		if err != nil {
-			refused = err
-			break
-		}
-
-		open = append(open, tunnel)
-	}
-
-	for _, tunnel := range open {
-		_ = tunnel.Close()
-	}
-
-	var f *fault.Error
-	if !errors.As(refused, &f) || f.Code != "too_many_tunnels" || len(open) < many {
-		t.Errorf("after %d open tunnels the next is answered with %v", len(open), refused)
-	}
-}
-
-// talks forwards a port of a job, sends a text to it, and returns what came back and what the command wrote about it.
-func (u *user) talks(t *testing.T, j id.Job, remote int, text string) (answer, notes string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-
-	cmd := u.Command(ctx, "forward", string(j), "0:"+strconv.Itoa(remote))
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
-
-	line := make([]byte, 200)
-	n, err := out.Read(line)
-	must(t, err)
-
-	words := strings.Fields(string(line[:n]))
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", words[1])
-	must(t, err)
-
-	_, err = io.WriteString(conn, text)
-	must(t, err)
-	must(t, conn.(*net.TCPConn).CloseWrite())
-
-	got, _ := io.ReadAll(conn) // one that is refused is closed
-	_ = conn.Close()
-	must(t, cmd.Process.Signal(os.Interrupt))
-
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("forward ended with %v: %s", err, &errs)
-	}
-
-	return string(got), errs.String()
 }
