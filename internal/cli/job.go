@@ -82,8 +82,8 @@ Of an array (a12) it shows how many elements have which status, and those that f
 	return cmd
 }
 
-// jobDetail writes a job for people, with the last lines of the rank that failed first; foreseen writes what is expected
-// of it.
+// jobDetail writes a job for people, with the last lines of the rank that failed first; foreseen writes what is
+// expected of it.
 func (a *app) jobDetail(j api.JobDetail, failure []string, foreseen func() error) error {
 	now := a.Clock.Now()
 	if j.Why != nil {
