@@ -293,8 +293,9 @@ func TestAnIdleJobIsStoppedAndABusyOneIsNot(t *testing.T) {
 	ada := y.user(t, "ada")
 
 	const interactive = "interactive: {idle: 1m}\n"
+	// Two at a time, so that it has a tenth of a CPU on a machine with much else to do, too.
 	busy := ada.submit(t, interactive+script(
-		"while :; do timeout 0.5 sh -c 'while :; do :; done' || true; sleep 1; done"))
+		"for n in 1 2; do while :; do timeout 2 sh -c 'while :; do :; done' || true; done & done; wait"))
 	idle := ada.running(t, interactive)
 
 	warned := y.audit(t, "job.idle", func(e *api.Event) bool { return e.Job == idle })
