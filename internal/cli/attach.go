@@ -27,12 +27,14 @@ func (a *app) attach() *cobra.Command {
 	var style logStyle
 
 	cmd := &cobra.Command{
-		Use: "attach JOB", Short: "Attach to the output of a running job",
+		Use: "attach JOB", Short: "Attach to the output and the input of a running job",
 		Long: `Attach to the output of a running job: its last lines, and what it prints from now on, into later runs and over
 restarts of the server. State changes and remarks are shown, too. Ctrl-C detaches and the job goes on; when it ends, the
 command ends with its exit code (see: trainyard help exit-codes).
 
-The program of a job reads no input. trainyard shell opens a shell beside it.`,
+The program of a job with interactive in its job file reads what you type, line by line, and its input never ends. Other
+programs read no input. Output is shown line by line, too: a prompt appears with the rest of its line. trainyard shell
+opens a shell beside the program, with a terminal.`,
 		Example: `  trainyard attach j7
   trainyard attach @last --rank 1`,
 		Args:              exit.Args(1, 1, "job"),
@@ -57,6 +59,10 @@ The program of a job reads no input. trainyard shell opens a shell beside it.`,
 				filter := api.LogFilter{Tail: attachTail}
 				if cmd.Flags().Changed("rank") {
 					filter.Rank = &rank
+				}
+
+				if err := a.passTyped(cmd.Context(), c, &detail, rank); err != nil {
+					return err
 				}
 
 				return a.doLogs(cmd.Context(), c, j, filter, true, style)

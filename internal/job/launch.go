@@ -23,6 +23,7 @@ type Launch struct {
 	Checkpoint  string            `json:"checkpoint,omitempty"`
 	SaveEvery   Duration          `json:"save_every,omitempty"` // how often the program saves; 0 leaves it to the program
 	Snapshot    bool              `json:"snapshot,omitempty"`   // the program is to be saved by snapshots
+	Input       bool              `json:"input,omitempty"`      // the program reads what people send it
 	Grace       Duration          `json:"grace"`
 	LogLimit    int64             `json:"log_limit"`
 	Nodes       []string          `json:"nodes"` // addresses in rank order

@@ -24,8 +24,8 @@ func interactiveField() field {
 		name:    "interactive",
 		example: "{idle: 30m}",
 		also:    []string{"dev", "notebook"},
-		doc: "For a job that a person works in, such as a shell or a notebook: it is stopped when it is idle. trainyard " +
-			"shell and trainyard notebook make such jobs.",
+		doc: "For a job that a person works in, such as a shell or a notebook: it is stopped when it is idle, and its " +
+			"program reads what trainyard attach sends. trainyard shell and trainyard notebook make such jobs.",
 		fields: []field{
 			{
 				name:    "idle",

@@ -165,6 +165,9 @@ func (y *Yard) open(
 		o.Launch.Checkpoint, o.Launch.SaveEvery, o.Launch.Snapshot = c.Dir, c.Every, c.Snapshot
 	}
 
+	// A snapshot cannot be continued with an input that is gone.
+	o.Launch.Input = r.Spec.Interactive != nil && !o.Launch.Snapshot
+
 	if from != nil && y.restorable(k.Node, from) {
 		o.Launch.Restore, run.restore = from.Restore(), from.ID
 	}

@@ -315,3 +315,85 @@ func TestAnIdleJobIsStoppedAndABusyOneIsNot(t *testing.T) {
 		t.Errorf("the busy job is %s: %s, %v", d.State, d.Reason, err)
 	}
 }
+
+// TestAttachPassesOnWhatIsTyped types into the program of an interactive job, detaches, comes back, and has the agent
+// killed meanwhile. The input of the program never ends.
+func TestAttachPassesOnWhatIsTyped(t *testing.T) {
+	t.Parallel()
+	y := walled(t)
+	ada := y.user(t, "ada")
+	j := ada.submit(t, "interactive: {idle: 30m}\n"+script(
+		"echo ready", `while IFS= read -r line; do echo "<$line>"; done`, "echo the input has ended"))
+	y.await(t, "the program has started", func() bool { return strings.Contains(ada.output(t, j), "ready") })
+
+	attach := func() (types func(string), detach func()) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		t.Cleanup(cancel)
+
+		cmd := ada.Command(ctx, "attach", string(j))
+		var notes strings.Builder
+		cmd.Stderr = &notes
+		in, err := cmd.StdinPipe()
+		must(t, err)
+		must(t, cmd.Start())
+
+		types = func(text string) {
+			_, err := io.WriteString(in, text)
+			must(t, err)
+		}
+		detach = func() {
+			must(t, cmd.Process.Signal(os.Interrupt))
+			_ = cmd.Wait() // its exit code is that of an interruption
+
+			if !strings.Contains(notes.String(), "keeps running") {
+				t.Errorf("it does not say that the job goes on: %s", notes.String())
+			}
+		}
+
+		return types, detach
+	}
+	hears := func(line string) {
+		t.Helper()
+		y.await(t, "the program has heard "+line, func() bool {
+			return strings.Contains(ada.output(t, j), "<"+line+">\n")
+		})
+	}
+
+	types, detach := attach()
+	types("hello  world\nback\\slash and $HOME\n")
+	hears("hello  world")
+	hears(`back\slash and $HOME`)
+	detach()
+
+	types, detach = attach()
+	types("again\n")
+	hears("again")
+
+	must(t, y.agents["n1"].Kill())
+
+	p, err := y.StartAgent("n1", "", "--isolation", "users")
+	must(t, err)
+	y.agents["n1"] = p
+	y.await(t, "input arrives by the next agent", func() bool {
+		types("later\n")
+		return strings.Contains(ada.output(t, j), "<later>\n")
+	})
+	detach()
+
+	if d, err := ada.Job(t.Context(), j); err != nil || d.State != job.Running || len(d.Runs) != 1 ||
+		strings.Contains(ada.output(t, j), "the input has ended") {
+		t.Errorf("the job is %s with %d runs: %v\n%s", d.State, len(d.Runs), err, ada.output(t, j))
+	}
+
+	// Nobody else types into it, and a job without interactive reads nothing.
+	if r := y.user(t, "bob").types(t, "attach", string(j)); r.code == 0 {
+		t.Errorf("bob attached to it: %s", &r)
+	}
+
+	k := ada.submit(t, script("cat; echo nothing to read"))
+	ada.ended(t, k)
+
+	if out := ada.output(t, k); out != "nothing to read\n" {
+		t.Errorf("a job without interactive has printed %q", out)
+	}
+}

@@ -92,6 +92,10 @@ func rankEnv(rec *rundir.Record, data string) map[string]string {
 		env["TRAINYARD_HOSTFILE"] = hosts
 	}
 
+	if input := rec.InputPath(dir); input != "" {
+		env[rundir.InputVar] = input
+	}
+
 	if goal := targetJSON(s.Launch.Target); goal != "" {
 		env["TRAINYARD_TARGET"] = goal
 	}

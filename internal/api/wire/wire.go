@@ -41,6 +41,7 @@ type Launch struct {
 	Checkpoint string            `json:"checkpoint,omitempty" doc:"checkpoint directory, relative to the working directory"`
 	SaveEvery  job.Duration      `json:"save_every,omitempty" doc:"how often the program saves; absent if it decides itself"`
 	Snapshot   bool              `json:"snapshot,omitempty" doc:"the program is started so that snapshots can be taken"`
+	Input      bool              `json:"input,omitempty" doc:"the program gets an input that people in the run can write to"`
 	Grace      job.Duration      `json:"grace"`
 	LogLimit   int64             `json:"log_limit" doc:"maximum bytes of output kept"`
 	Nodes      []string          `json:"nodes" doc:"addresses of the run's nodes in rank order"`

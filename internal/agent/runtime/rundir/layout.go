@@ -40,6 +40,7 @@ const (
 	SuspendFile   = "suspend-request"
 	StartFile     = "start-request"
 	HostFile      = "hostfile"
+	InputPipe     = "input"
 	ControlPipe   = "control"
 	SupervisorLog = "supervisor.log"
 	WorkDir       = "work"

@@ -234,7 +234,11 @@ func (s *supervisor) execute() rundir.Ending {
 		return s.neverStarted()
 	}
 
-	r, err := s.runScript(s.rec.Launch.Command, job.RunRunning)
+	if err := s.rec.MakeInput(s.dir); err != nil {
+		return rundir.Ending{Cause: job.CauseLaunchFailed, Reason: err.Error()}
+	}
+
+	r, err := s.runScript(s.rec.Script(), job.RunRunning)
 	if err != nil && s.restoredFrom() != "" {
 		return s.notRestored(err)
 	}
