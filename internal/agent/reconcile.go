@@ -386,6 +386,7 @@ func (a *Agent) start(ctx context.Context, r rankState, tries map[key]int) error
 
 		CheckpointDir: dir,
 		Secrets:       want.Secrets,
+		RegistryAuth:  want.RegistryAuth,
 	}
 
 	spec.ExtraEnv, err = a.programEnv(want)

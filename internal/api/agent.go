@@ -113,6 +113,8 @@ type Assignment struct {
 	// Secrets are for an agent of capability 11 or later. They are beside the launch, because an agent writes the launch
 	// to its disk.
 	Secrets []SecretValue `json:"secrets,omitempty" doc:"values of the secrets that the launch names"`
+	// RegistryAuth is for an agent of capability 18 or later. The program does not get it.
+	RegistryAuth string `json:"registry_auth,omitempty" doc:"credentials for the registry of the image, as USER:PASSWORD"`
 	// SecretsError is given in place of the values.
 	SecretsError string `json:"secrets_error,omitempty" doc:"why the run cannot have its secrets and must not be started"`
 }

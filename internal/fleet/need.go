@@ -81,7 +81,7 @@ func NeedOf(s *job.Spec, floor job.Floor, avoid []id.Node) Need {
 	}
 
 	n.Snapshot = s.Checkpoint != nil && s.Checkpoint.Snapshot
-	n.Secrets = len(s.Secrets) > 0
+	n.Secrets = len(s.Secrets) > 0 || s.RegistryAuth != ""
 	n.Container = s.Image != ""
 	n.SameGPU = r.SameGPU
 

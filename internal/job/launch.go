@@ -37,6 +37,9 @@ type Launch struct {
 	Restore     *Restore          `json:"restore,omitempty"` // nil if the run begins anew
 	Outputs     []string          `json:"outputs,omitempty"` // patterns of the files that are kept when the rank has ended
 	Shared      string            `json:"shared,omitempty"`  // file system on which its checkpoint directory is; "" for the node's own
+
+	// RegistryAuth names the secret with the credentials for the registry of the image; its value is nowhere in here.
+	RegistryAuth string `json:"registry_auth,omitempty"`
 }
 
 // Restore names the checkpoint from which a run continues. Its files are in the checkpoint directory before the program

@@ -83,11 +83,15 @@ type Spec struct {
 	Overlap     Overlap           `json:"overlap,omitempty"`
 	Env         map[string]string `json:"env,omitempty"`
 	Secrets     []string          `json:"secrets,omitempty"`
+
+	// RegistryAuth names the secret with the credentials for the registry of the image; "" for none.
+	RegistryAuth string `json:"registry_auth,omitempty"`
 }
 
 // TextBytes is how much text a spec holds: what a server keeps in memory of a job until it has ended.
 func (s *Spec) TextBytes() Bytes {
-	total := len(s.Name) + len(s.Project) + len(s.Workdir) + len(s.Setup) + len(s.Run) + len(s.Image) + len(s.Framework)
+	total := len(s.Name) + len(s.Project) + len(s.Workdir) + len(s.Setup) + len(s.Run) + len(s.Image) +
+		len(s.RegistryAuth) + len(s.Framework)
 
 	for _, list := range [][]string{s.Data, s.Pools, s.Nodes, s.Avoid, s.Needs, s.Secrets, s.Outputs} {
 		for _, text := range list {

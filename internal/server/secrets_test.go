@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
 	"trainyard/internal/job"
 	"trainyard/internal/tenant"
 	"trainyard/internal/vault"
@@ -107,6 +109,46 @@ func TestASecretReachesTheNodeOfTheRunAndNothingElse(t *testing.T) {
 			return r.Job == j && r.SecretsError == "secret KEY not found" && len(r.Secrets) == 0
 		})
 	})
+}
+
+// TestCredentialsForARegistryReachTheNodeBesideTheSecrets has a program that gets one secret, and its node another one.
+func TestCredentialsForARegistryReachTheNodeBesideTheSecrets(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	y := startYard(t, dir)
+	ada, n := y.client(y.token("ada", tenant.Researcher, tenant.ScopeSubmit)), y.join("n1")
+	n.listen()
+
+	inventory := someInventory()
+	inventory.Containers = &fleet.Containers{OK: true, Engine: "podman 5"}
+	_, err := n.Report(t.Context(), api.Report{Capability: api.Capability, Boot: "b", Inventory: &inventory})
+	y.must(err)
+
+	_, err = ada.Submit(t.Context(), api.SubmitRequest{File: "run: a\nimage: a/b\nregistry_auth: LOGIN\n"}, "")
+	if f := new(fault.Error); !errors.As(err, &f) || f.Field != "registry_auth" ||
+		!strings.Contains(f.Error(), "secret LOGIN not found") {
+		t.Errorf("credentials that are not stored: %v", err)
+	}
+
+	for name, value := range map[string]string{"KEY": plantedSecret, "LOGIN": "ada:planted too"} {
+		_, err := ada.PutSecret(t.Context(), "user", "ada", name, value)
+		y.must(err)
+	}
+
+	j := y.submit(ada, "run: a\nimage: a/b\nregistry_auth: LOGIN\nsecrets: [KEY]")[0].ID
+	got := n.assigned(n.awaitRun(j, 1))
+
+	if got.RegistryAuth != "ada:planted too" || got.Launch.RegistryAuth != "LOGIN" || len(got.Secrets) != 1 ||
+		got.Secrets[0].Value != plantedSecret {
+		t.Errorf("the assignment has %+v", got)
+	}
+
+	j = y.submit(ada, "run: a\nimage: a/b\nregistry_auth: LOGIN")[0].ID
+	if got := n.assigned(n.awaitRun(j, 1)); got.RegistryAuth != "ada:planted too" || len(got.Secrets) != 0 {
+		t.Errorf("the assignment of a job without other secrets has %+v", got)
+	}
+
+	wantNowhere(t, dir, "planted")
 }
 
 func TestBadSecretsAreRefusedWithoutRepeatingThem(t *testing.T) {

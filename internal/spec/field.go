@@ -120,6 +120,14 @@ func workFields() []field {
 				"used. Without a registry in its name it is from Docker Hub. The job runs on nodes with podman or Docker.",
 		},
 		{
+			name:    "registry_auth",
+			kind:    registryAuthKind(),
+			example: "GHCR_LOGIN",
+			also:    []string{"image_pull_secrets", "registry_credentials"},
+			doc: "The name of a stored secret with the credentials for the registry of image, as USER:PASSWORD. The program " +
+				"does not get it. Without it the credentials of the node are used, if its operator has given it some.",
+		},
+		{
 			name:    "framework",
 			kind:    lineKind(func(s *job.Spec) *string { return &s.Framework }),
 			example: "pytorch",

@@ -34,6 +34,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 			s.Interactive = &job.Interactive{Idle: job.Duration(30 * time.Minute)}
 		}},
 		{"image: ghcr.io/org/name:1.2", func(s *job.Spec) { s.Image = "ghcr.io/org/name:1.2" }},
+		{"registry_auth: LOGIN\nimage: a", func(s *job.Spec) { s.Image, s.RegistryAuth = "a", "LOGIN" }},
 		{"framework: pytorch", func(s *job.Spec) { s.Framework = "pytorch" }},
 		{
 			"model: {kind: cnn, task: vision, params: 25.6M}",
@@ -387,6 +388,10 @@ func exampleText(at []field) string {
 
 	if at[0].name == "on_oom" {
 		text += "\nenv: {BATCH_SIZE: 32}"
+	}
+
+	if at[0].name == "registry_auth" {
+		text += "\nimage: ghcr.io/org/name"
 	}
 
 	if at[0].name == "needs" {

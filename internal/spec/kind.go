@@ -266,6 +266,21 @@ func imageKind() kind {
 	})
 }
 
+// registryAuthKind reads the name of a secret that the program does not get.
+func registryAuthKind() kind {
+	k := stringKind("the name of a secret", func(s *job.Spec) *string { return &s.RegistryAuth }, func(s string) (string, string) {
+		if constraint, _ := badVariable(s); constraint == "" {
+			return "", ""
+		}
+
+		return "must be the name of a stored secret",
+			"store USER:PASSWORD with trainyard secrets set REGISTRY_LOGIN and write registry_auth: REGISTRY_LOGIN"
+	})
+	k.schema = variableSchema
+
+	return k
+}
+
 func nameKind(at func(*job.Spec) *string) kind {
 	k := stringKind("a name", at, badName)
 	k.schema = nameSchema

@@ -335,6 +335,11 @@ func (r *reader) secrets(d *draft) {
 		seen[name] = true
 	}
 
+	if s.RegistryAuth != "" && s.Image == "" {
+		r.Fail(d.at["registry_auth"], "conflict", "registry_auth", "must not be given for a job without image",
+			"add image, or remove registry_auth")
+	}
+
 	if c := s.Checkpoint; c != nil && c.Snapshot && len(s.Secrets) > 0 {
 		r.Fail(at, "conflict", "secrets",
 			"must be empty for a job with checkpoint.snapshot, because a snapshot of the program would contain them",

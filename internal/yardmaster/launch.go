@@ -152,7 +152,7 @@ func (y *Yard) open(
 		Launch: job.Launch{
 			UID: run.UID, JobUID: y.jobUID(r),
 			OwnerNumber: y.people.Number(r.Owner),
-			Name:        r.Spec.Name, Owner: r.Owner, Workdir: r.Workdir, Image: r.Spec.Image, Setup: r.Spec.Setup, Command: r.Spec.Script(),
+			Name:        r.Spec.Name, Owner: r.Owner, Workdir: r.Workdir, Image: r.Spec.Image, RegistryAuth: r.Spec.RegistryAuth, Setup: r.Spec.Setup, Command: r.Spec.Script(),
 			Env:     r.LaunchEnv(),
 			Secrets: r.Spec.Secrets,
 			GPUs:    k.GPUs, Share: k.Share, CPUs: k.CPUs, Memory: k.Memory, Grace: r.Spec.Grace, LogLimit: y.cfg.LogLimit,

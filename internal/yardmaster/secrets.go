@@ -6,7 +6,6 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
-	"trainyard/internal/job"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster/secrets"
 )
@@ -74,17 +73,17 @@ func (m RewrapSecrets) handle(y *Yard) (any, error) { //nolint:unparam // Messag
 // Secrets returns all secrets by path.
 func (y *Yard) Secrets() []tenant.Secret { return y.secrets.All() }
 
-// SecretsOf returns the secrets that a job gets now, in the order of its job file.
+// SecretsOf returns the secrets that a job gets now, in the order of its SecretNames.
 func (y *Yard) SecretsOf(j id.Job) ([]tenant.Secret, error) {
 	r, ok := y.jobs[j]
 	if !ok {
 		return nil, fault.New(fault.NotFound, "job_not_found", "job %s not found", j)
 	}
 
-	list := make([]tenant.Secret, len(r.Spec.Secrets))
-	for i, entry := range r.Spec.Secrets {
-		name, _ := job.SecretName(entry)
+	names := r.Spec.SecretNames()
+	list := make([]tenant.Secret, len(names))
 
+	for i, name := range names {
 		found, ok := y.secretFor(r, name)
 		if !ok {
 			return nil, fault.New(fault.NotFound, "secret_not_found", "secret %s not found", name)
@@ -130,9 +129,7 @@ func (y *Yard) removeSecretsOf(p id.Project, by string) {
 
 // lacksSecret says which secret a job cannot have and what to do, "" if it can have all.
 func (y *Yard) lacksSecret(r *jobRecord) string {
-	for _, entry := range r.Spec.Secrets {
-		name, _ := job.SecretName(entry)
-
+	for _, name := range r.Spec.SecretNames() {
 		found, ok := y.secretFor(r, name)
 		switch {
 		case !ok:
@@ -147,10 +144,14 @@ func (y *Yard) lacksSecret(r *jobRecord) string {
 
 // checkSecrets refuses a job that asks for a secret that it cannot have.
 func (y *Yard) checkSecrets(r *jobRecord) error {
-	for _, entry := range r.Spec.Secrets {
-		name, _ := job.SecretName(entry)
+	for i, name := range r.Spec.SecretNames() {
 		if _, ok := y.secretFor(r, name); !ok {
-			return fault.New(fault.Invalid, "secret_not_found", "secret %s not found", name).WithField("secrets").
+			field := "secrets"
+			if i == len(r.Spec.Secrets) {
+				field = "registry_auth"
+			}
+
+			return fault.New(fault.Invalid, "secret_not_found", "secret %s not found", name).WithField(field).
 				WithRemedy("set it with trainyard secrets set %s", name)
 		}
 	}
@@ -161,10 +162,8 @@ func (y *Yard) checkSecrets(r *jobRecord) error {
 // heldBack returns what keeps a job with so many GPUs out of the queue: a secret that it cannot have, or a quota. It is
 // zero if nothing does.
 func (y *Yard) heldBack(r *jobRecord, gpus int) hold {
-	if len(r.Spec.Secrets) > 0 {
-		if reason := y.lacksSecret(r); reason != "" {
-			return hold{reason: reason, kind: tenant.HoldSecret}
-		}
+	if reason := y.lacksSecret(r); reason != "" {
+		return hold{reason: reason, kind: tenant.HoldSecret}
 	}
 
 	return y.quotaReached(r, gpus)

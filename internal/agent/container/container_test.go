@@ -123,20 +123,22 @@ func TestErrorsOfEnginesAreExplained(t *testing.T) {
 	for _, tt := range []struct {
 		text       string
 		authorised bool
+		secret     string
 		want       string
 	}{
-		{"manifest for ghcr.io/org/name:1 not found: manifest unknown: manifest unknown", false, "not found in registry ghcr.io"},
-		{"reading manifest 1 in ghcr.io/org/name: name unknown: Unknown name", false, "not found in registry ghcr.io"},
-		{"reading manifest 1 in ghcr.io/org/name: unauthorized: authentication required", false, "wants credentials"},
-		{"unable to retrieve auth token: invalid username/password: unauthorized", true, "refuses the credentials of this node"},
-		{"pull access denied for org/name, repository does not exist or may require 'docker login'", false, "wants credentials"},
-		{"writing blob: storing blob to file: write /var/tmp/x: no space left on device", false, "no space is left"},
-		{"no matching manifest for linux/amd64 in the manifest list entries", false, "it has no variant for linux/"},
-		{`choosing image instance: no image found in manifest list for architecture amd64, variant "", OS linux`, false, "no variant"},
-		{"pinging container registry ghcr.io: Get \"https://ghcr.io/v2/\": dial tcp: lookup ghcr.io: no such host", false, "cannot be reached"},
-		{"the sky is falling", false, "cannot be pulled: the sky is falling"},
+		{"manifest for ghcr.io/org/name:1 not found: manifest unknown: manifest unknown", false, "", "not found in registry ghcr.io"},
+		{"reading manifest 1 in ghcr.io/org/name: name unknown: Unknown name", false, "", "not found in registry ghcr.io"},
+		{"reading manifest 1 in ghcr.io/org/name: unauthorized: authentication required", false, "", "wants credentials"},
+		{"unable to retrieve auth token: invalid username/password: unauthorized", true, "", "refuses the credentials of this node"},
+		{"unable to retrieve auth token: invalid username/password: unauthorized", true, "LOGIN", "refuses the credentials in secret LOGIN"},
+		{"pull access denied for org/name, repository does not exist or may require 'docker login'", false, "", "wants credentials"},
+		{"writing blob: storing blob to file: write /var/tmp/x: no space left on device", false, "", "no space is left"},
+		{"no matching manifest for linux/amd64 in the manifest list entries", false, "", "it has no variant for linux/"},
+		{`choosing image instance: no image found in manifest list for architecture amd64, variant "", OS linux`, false, "", "no variant"},
+		{"pinging container registry ghcr.io: Get \"https://ghcr.io/v2/\": dial tcp: lookup ghcr.io: no such host", false, "", "cannot be reached"},
+		{"the sky is falling", false, "", "cannot be pulled: the sky is falling"},
 	} {
-		got := e.explain("ghcr.io/org/name:1", ref, tt.authorised, errors.New(tt.text)).Error()
+		got := e.explain(Pull{Image: "ghcr.io/org/name:1", Secret: tt.secret}, ref, tt.authorised, errors.New(tt.text)).Error()
 		if !strings.HasPrefix(got, "image ghcr.io/org/name:1: ") || !strings.Contains(got, tt.want) {
 			t.Errorf("%q: %q, want %q in it", tt.text, got, tt.want)
 		}

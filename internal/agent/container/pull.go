@@ -41,15 +41,25 @@ func (e *ImageError) Error() string { return fmt.Sprintf("image %s: %s", e.Image
 // Unwrap returns the cause.
 func (e *ImageError) Unwrap() error { return e.err }
 
+// Pull says which image is wanted, and who wants it.
+type Pull struct {
+	Image string
+	// Secret is the name of the secret that the job has for its registry, "" if it has none and the node's own
+	// credentials are used, and Auth its value: user and password with a colon between them.
+	Secret, Auth string
+}
+
 // Pull fetches an image. One that is there is asked for all the same: whoever may not have it from its registry must
 // not have it from here, and a name may mean another image now. It calls progress with how far it is.
-func (e *Engine) Pull(ctx context.Context, name string, progress func(words string)) (Image, error) {
+func (e *Engine) Pull(ctx context.Context, p Pull, progress func(words string)) (Image, error) {
+	name := p.Image
+
 	ref, err := reference.ParseNormalizedNamed(name)
 	if err != nil {
 		return Image{}, &ImageError{name, "its name is not valid: " + err.Error(), err}
 	}
 
-	auth, err := e.credentials(ref)
+	auth, err := e.credentialsFor(p, ref)
 	if err != nil {
 		return Image{}, &ImageError{name, err.Error(), err}
 	}
@@ -61,7 +71,7 @@ func (e *Engine) Pull(ctx context.Context, name string, progress func(words stri
 			return Image{}, ctx.Err()
 		}
 
-		return Image{}, e.explain(name, ref, auth != "", err)
+		return Image{}, e.explain(p, ref, auth != "", err)
 	}
 
 	found, err := e.cli.ImageInspect(ctx, name)
@@ -142,7 +152,7 @@ func (l layers) take(m jsonstream.Message) string {
 
 // explain says in words for people why an image could not be pulled. Engines pass on what registries and disks say, in
 // words of their own.
-func (e *Engine) explain(name string, ref reference.Named, authorised bool, err error) error {
+func (e *Engine) explain(p Pull, ref reference.Named, authorised bool, err error) error {
 	text := strings.ToLower(err.Error())
 	host := reference.Domain(ref)
 	says := func(words ...string) bool {
@@ -164,12 +174,13 @@ func (e *Engine) explain(name string, ref reference.Named, authorised bool, err 
 		out = "no space is left on the disk of the container engine"
 	case says("no image found in", "no matching manifest", "does not match the specified platform"):
 		out = "it has no variant for linux/" + runtime.GOARCH
-	case says("unauthorized", "authentication required", "access denied", "denied:", "forbidden", "invalid username/password") &&
-		authorised:
-		out = "registry " + host + " refuses the credentials of this node for it"
-	case says("unauthorized", "authentication required", "access denied", "denied:", "forbidden"):
-		out = "registry " + host + " wants credentials for it, or does not have it; an operator gives a node credentials with " +
-			"--registry-auth"
+	case says(refusals...) && p.Secret != "":
+		out = "registry " + host + " refuses the credentials in secret " + p.Secret + " for it, or does not have it"
+	case says(refusals...) && authorised:
+		out = "registry " + host + " refuses the credentials of this node for it, or does not have it"
+	case says(refusals...):
+		out = "registry " + host + " wants credentials for it, or does not have it; name a secret with USER:PASSWORD in " +
+			"registry_auth of the job file"
 	case says("manifest unknown", "name unknown", "not found", "no such image", "unknown manifest"):
 		out = "not found in registry " + host
 	case says("dial tcp", "no such host", "connection refused", "i/o timeout", "network is unreachable", "server gave http"):
@@ -178,7 +189,12 @@ func (e *Engine) explain(name string, ref reference.Named, authorised bool, err 
 		out = "cannot be pulled: " + err.Error()
 	}
 
-	return &ImageError{name, out, err}
+	return &ImageError{p.Image, out, err}
+}
+
+// refusals are words by which registries and engines refuse somebody an image.
+var refusals = []string{
+	"unauthorized", "authentication required", "access denied", "denied:", "forbidden", "invalid username/password",
 }
 
 // dockerHub is the registry of names without one, and hubKey the name that docker login gives it.
@@ -186,6 +202,21 @@ const (
 	dockerHub = "docker.io"
 	hubKey    = "https://index.docker.io/v1/"
 )
+
+// credentialsFor returns what the engine is to show the registry of an image for a job: what that has itself, else what
+// the node has.
+func (e *Engine) credentialsFor(p Pull, ref reference.Named) (string, error) {
+	if p.Secret == "" {
+		return e.credentials(ref)
+	}
+
+	user, password, ok := strings.Cut(strings.TrimSpace(p.Auth), ":")
+	if !ok || user == "" || password == "" {
+		return "", fmt.Errorf("secret %s must be USER:PASSWORD to be used for a registry", p.Secret)
+	}
+
+	return encode(registry.AuthConfig{Username: user, Password: password, ServerAddress: reference.Domain(ref)})
+}
 
 // credentials returns what the engine is to show the registry of an image, "" for nothing.
 func (e *Engine) credentials(ref reference.Named) (string, error) {
@@ -216,7 +247,7 @@ func (e *Engine) credentials(ref reference.Named) (string, error) {
 		}
 
 		if ok {
-			return encode(found.Auth, found.IdentityToken, reference.Domain(ref))
+			return decode(found.Auth, found.IdentityToken, reference.Domain(ref))
 		}
 
 		at := strings.LastIndexByte(name, '/')
@@ -226,17 +257,20 @@ func (e *Engine) credentials(ref reference.Named) (string, error) {
 	return "", nil
 }
 
-// encode writes credentials as an engine wants them.
-func encode(auth, token, server string) (string, error) {
+// decode reads credentials from the form in which a file has them.
+func decode(auth, token, server string) (string, error) {
 	plain, err := base64.StdEncoding.DecodeString(auth)
 	user, password, ok := strings.Cut(string(plain), ":")
 	if err != nil || !ok && token == "" {
 		return "", errors.New("the credentials of registry " + server + " are not valid")
 	}
 
-	text, err := json.Marshal(registry.AuthConfig{
-		Username: user, Password: password, IdentityToken: token, ServerAddress: server,
-	})
+	return encode(registry.AuthConfig{Username: user, Password: password, IdentityToken: token, ServerAddress: server})
+}
+
+// encode writes credentials as an engine wants them.
+func encode(auth registry.AuthConfig) (string, error) {
+	text, err := json.Marshal(auth)
 	if err != nil {
 		return "", err
 	}

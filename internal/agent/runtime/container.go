@@ -25,7 +25,7 @@ import (
 
 // Containers makes the containers of ranks that have an image, see package container.
 type Containers interface {
-	Pull(ctx context.Context, name string, progress func(words string)) (container.Image, error)
+	Pull(ctx context.Context, p container.Pull, progress func(words string)) (container.Image, error)
 	Hold(ctx context.Context, r container.Request) (rundir.Container, error)
 	Sweep(ctx context.Context, agent string, live func(rank string) bool) error
 	Prune(ctx context.Context) error
@@ -53,7 +53,14 @@ func (r *Runtime) checkContainer(s rundir.Spec) error {
 // prepareContainer pulls the image of a rank and starts its container. The pipe that holds the container stays open
 // until the supervisor has it, or the rank ends without one.
 func (r *Runtime) prepareContainer(ctx context.Context, rk *rank) error {
-	img, err := r.opt.Containers.Pull(ctx, rk.rec.Launch.Image, r.progressOf(rk))
+	r.mu.Lock()
+	auth := rk.registryAuth
+	rk.registryAuth = ""
+	r.mu.Unlock()
+
+	pull := container.Pull{Image: rk.rec.Launch.Image, Secret: rk.rec.Launch.RegistryAuth, Auth: auth}
+
+	img, err := r.opt.Containers.Pull(ctx, pull, r.progressOf(rk))
 	if err != nil {
 		return err
 	}

@@ -241,6 +241,15 @@ func TestASetUpInAContainerIsCachedByTheImage(t *testing.T) {
 	// The name means another image now.
 	c.engine.Push(t, "shell:1", podman.Image{Programs: podman.Programs, Files: map[string]string{"/new": "x"}})
 	runs("set up\n" + rest)
+
+	// It means the first one again, whose set-up is still there.
+	c.engine.Push(t, "shell:1", podman.Shell())
+	runs(rest)
+
+	// Another set-up in the same image is another content.
+	l.Setup += " again"
+	runs("set up again\n" + rest)
+	runs(rest)
 }
 
 func TestWhatIsWrongWithAnImageIsSaid(t *testing.T) {
@@ -320,6 +329,59 @@ func TestCredentialsForARegistry(t *testing.T) {
 		if strings.Contains(st.Reason, "s3cret") {
 			t.Errorf("the reason has the password: %s", st.Reason)
 		}
+	}
+}
+
+// TestCredentialsOfAJob has two people share a node on which the image of one of them is.
+func TestCredentialsOfAJob(t *testing.T) {
+	t.Parallel()
+	c := newContained(t)
+	c.engine.Protect("s3cret")
+
+	start := func(image, secret, value string) rundir.Status {
+		t.Helper()
+
+		s := c.spec(api.Launch{Image: image, Command: "env", LogLimit: 1 << 20, RegistryAuth: secret})
+		s.RegistryAuth = value
+		if err := c.Start(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+
+		st := c.end(s.Run)
+
+		record, err := os.ReadFile(filepath.Join(c.runDir(s.Run), rundir.LaunchFile))
+		if err != nil || strings.Contains(string(record), "s3cret") {
+			t.Errorf("the record of the rank has the password, or is not there: %v", err)
+		}
+
+		if out := c.output(s.Run)[logs.Stdout]; strings.Contains(out, "s3cret") || strings.Contains(st.Reason, "s3cret") {
+			t.Errorf("the program or its owner sees the password: %q, %q", out, st.Reason)
+		}
+
+		return st
+	}
+
+	first := start(c.image, "LOGIN", podman.User+":s3cret")
+	check(t, first, 0, "", "", false, "")
+
+	// The image is on the node now, under its tag and its digest. Whoever may not pull it may not use it.
+	for _, image := range []string{c.image, first.Digest} {
+		for _, tt := range []struct{ secret, value, want string }{
+			{"", "", "wants credentials for it, or does not have it; name a secret with USER:PASSWORD in registry_auth"},
+			{"OTHER", podman.User + ":wrong", "refuses the credentials in secret OTHER for it"},
+			{"OTHER", "nobody", "secret OTHER must be USER:PASSWORD to be used for a registry"},
+		} {
+			if st := start(image, tt.secret, tt.value); st.Cause != job.CauseImageFailed || !strings.Contains(st.Reason, tt.want) {
+				t.Errorf("%s with %q: cause %q: %s, want %q", image, tt.value, st.Cause, st.Reason, tt.want)
+			}
+		}
+
+		check(t, start(image, "LOGIN", podman.User+":s3cret"), 0, "", "", false, "")
+	}
+
+	s := c.spec(api.Launch{Image: c.image, Command: "true", RegistryAuth: "LOGIN"})
+	if err := c.Start(t.Context(), s); err == nil || !strings.Contains(err.Error(), "credentials for the registry were not sent") {
+		t.Errorf("without the credentials that the launch names: %v", err)
 	}
 }
 
@@ -435,7 +497,8 @@ func TestTheEndpointOfTheAgentIsInTheNetworkOfAContainer(t *testing.T) {
 	hold := pipe(t)
 	s := c.spec(api.Launch{
 		Image: c.image, LogLimit: 1 << 20, Env: map[string]string{"HOLD": hold},
-		Command: "ask() { exec 3<>/dev/tcp/127.0.0.1/47047; cat <&3; }; ask; read x < $HOLD; ask",
+		Command: `ask() { (exec 3<>/dev/tcp/127.0.0.1/47047; cat <&3) 2>/dev/null; }
+ask; read x < $HOLD; until ask; do sleep 0.02; done`,
 	})
 	if err := c.Start(t.Context(), s); err != nil {
 		t.Fatal(err)

@@ -136,6 +136,8 @@ type rank struct {
 	secrets   []api.SecretValue  // until its supervisor has them
 	endpoint  net.Listener       // of the agent, in the network of its container
 	holds     *os.File           // holds its container until its supervisor does; of the goroutine that prepares it
+
+	registryAuth string // of the job, until its image is pulled
 }
 
 // New opens a data directory and creates it if it does not exist. It fails if another agent uses

@@ -72,7 +72,7 @@ func (r *Runtime) Start(ctx context.Context, s rundir.Spec) error {
 		return nil
 	}
 
-	rk.secrets = s.Secrets
+	rk.secrets, rk.registryAuth = s.Secrets, s.RegistryAuth
 	rk.monitored = true
 	prep, abort := context.WithCancel(r.ctx) //nolint:gosec // begin calls it
 	rk.abort = abort
@@ -124,6 +124,10 @@ func (r *Runtime) check(s rundir.Spec) error {
 			len(s.Launch.Secrets), len(s.Secrets))
 	}
 
+	if s.Launch.RegistryAuth != "" && s.RegistryAuth == "" {
+		return fault.New(fault.Invalid, "no_secrets", "the credentials for the registry were not sent with the launch")
+	}
+
 	if strings.ContainsRune(s.Launch.Command+s.Launch.Setup, 0) {
 		return fault.New(fault.Invalid, "bad_script", "scripts must not contain NUL bytes")
 	}
@@ -158,7 +162,7 @@ func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 		return nil, err
 	}
 
-	s.Secrets = nil // they are kept apart, until the supervisor has them
+	s.Secrets, s.RegistryAuth = nil, "" // they are kept apart, until the supervisor has them or the image is pulled
 	rk.rec = rundir.Record{
 		Spec: s, Setup: plan, Limits: r.limits, Python: r.opt.Python, User: user, MaxPIDs: r.opt.MaxPIDs,
 		MaxDisk: r.opt.MaxDisk, PassedEnv: passedNames(r.base, s.Launch.Env), Boot: r.boot.Boot(),

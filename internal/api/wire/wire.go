@@ -57,6 +57,9 @@ type Launch struct {
 	// Outputs is for an agent of capability 12 or later.
 	Outputs []string `json:"outputs,omitempty" doc:"patterns of the files of the working directory that are kept when the rank has ended"`
 	Shared  string   `json:"shared,omitempty" doc:"name of the shared file system on which the checkpoint directory is"`
+
+	// RegistryAuth is for an agent of capability 18 or later.
+	RegistryAuth string `json:"registry_auth,omitempty" doc:"secret with the credentials for the registry of the image; its value is beside the launch"`
 }
 
 // RankReport is how far one rank of a run has come.

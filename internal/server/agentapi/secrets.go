@@ -38,7 +38,7 @@ func (s *Server) addSecrets(ctx context.Context, runs []api.Assignment) error {
 	for i := range sealed {
 		err := refused[i]
 		if err == nil {
-			runs[i].Secrets, err = s.openSecrets(ctx, runs[i].Launch.Secrets, sealed[i])
+			err = s.openSecrets(ctx, &runs[i], sealed[i])
 		}
 
 		if err != nil {
@@ -50,20 +50,30 @@ func (s *Server) addSecrets(ctx context.Context, runs []api.Assignment) error {
 }
 
 // wantsSecrets reports whether an assignment may still be started and asks for secrets.
-func wantsSecrets(a *api.Assignment) bool { return len(a.Launch.Secrets) > 0 && a.Stop == job.StopNone }
+func wantsSecrets(a *api.Assignment) bool {
+	return (len(a.Launch.Secrets) > 0 || a.Launch.RegistryAuth != "") && a.Stop == job.StopNone
+}
 
-// openSecrets decrypts the secrets of a job, in the order of its job file.
-func (s *Server) openSecrets(ctx context.Context, entries []string, sealed []tenant.Secret) ([]api.SecretValue, error) {
-	list := make([]api.SecretValue, len(sealed))
+// openSecrets decrypts the secrets of an assignment and adds them to it. Those of its program come in the order of its
+// job file, and after them the credentials for its registry.
+func (s *Server) openSecrets(ctx context.Context, a *api.Assignment, sealed []tenant.Secret) error {
+	values := make([]string, len(sealed))
+
 	for i := range sealed {
-		value, err := s.Vault.Open(ctx, &sealed[i])
-		if err != nil {
-			return nil, err
+		var err error
+		if values[i], err = s.Vault.Open(ctx, &sealed[i]); err != nil {
+			return err
 		}
-
-		name, file := job.SecretName(entries[i])
-		list[i] = api.SecretValue{Name: name, Value: value, File: file}
 	}
 
-	return list, nil
+	for i, entry := range a.Launch.Secrets {
+		name, file := job.SecretName(entry)
+		a.Secrets = append(a.Secrets, api.SecretValue{Name: name, Value: values[i], File: file})
+	}
+
+	if a.Launch.RegistryAuth != "" {
+		a.RegistryAuth = values[len(a.Launch.Secrets)]
+	}
+
+	return nil
 }

@@ -76,7 +76,7 @@ func plain(s *job.Spec, data map[string]bool) *job.Spec {
 	c.Image = ""
 	c.Needs = nil
 	c.Env = nil
-	c.Secrets = nil
+	c.Secrets, c.RegistryAuth = nil, ""
 	c.Budget = 0
 	c.Target = nil // it lasts as long as it lasted
 	if c.Place == "" {

@@ -266,7 +266,7 @@ func replayed(s *job.Spec) (*job.Spec, error) {
 	c.Needs, c.After = nil, ""
 	c.Pools, c.Nodes, c.Avoid = nil, nil, nil // the nodes of a scenario have other names
 	c.Env = nil
-	c.Secrets = nil
+	c.Secrets, c.RegistryAuth = nil, ""
 	c.Data = nil
 	if c.Place == "" {
 		c.Place = job.PlaceAny

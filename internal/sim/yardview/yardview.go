@@ -357,7 +357,7 @@ func jobOf(d *api.JobDetail) (job.Job, error) {
 		return j, fmt.Errorf("read the spec of job %s: %w", d.ID, err)
 	}
 
-	j.Spec.Secrets = nil // nobody has them here
+	j.Spec.Secrets, j.Spec.RegistryAuth = nil, "" // nobody has them here
 
 	return j, nil
 }

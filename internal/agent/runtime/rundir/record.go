@@ -41,6 +41,8 @@ type Spec struct {
 	Visible []string `json:"visible,omitempty"`
 	// Secrets are the values of those that the launch names. They are never written to the disk.
 	Secrets []wire.SecretValue `json:"-"`
+	// RegistryAuth are the credentials that the launch names. They are not written either.
+	RegistryAuth string `json:"-"`
 }
 
 // Checkpoints returns the checkpoint directory of the rank, given the data directory of the agent.
