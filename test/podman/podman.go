@@ -29,6 +29,7 @@ type Engine struct {
 
 	root string
 	env  []string
+	do   func(func() error) error
 }
 
 // Lacking returns why podman cannot be used here, "" if it can.
@@ -46,9 +47,18 @@ func Lacking() string {
 	return ""
 }
 
+// Option changes how Start starts podman.
+type Option func(*Engine)
+
+// From lets podman pull from a registry that is there already.
+func From(r *Registry) Option { return func(e *Engine) { e.Registry = r } }
+
+// On lets podman run where a function calls another one, such as on a host of package netlab.
+func On(do func(func() error) error) Option { return func(e *Engine) { e.do = do } }
+
 // Start starts podman and a registry, both of which end with the test. Where there is no podman the test is skipped, in
 // CI it fails.
-func Start(t testing.TB) *Engine {
+func Start(t testing.TB, options ...Option) *Engine {
 	t.Helper()
 
 	if why := Lacking(); why != "" {
@@ -65,7 +75,15 @@ func Start(t testing.TB) *Engine {
 		t.Fatal(err)
 	}
 
-	e := &Engine{Socket: filepath.Join(dir, "sock"), Registry: newRegistry(t), root: dir}
+	e := &Engine{Socket: filepath.Join(dir, "sock"), root: dir, do: func(start func() error) error { return start() }}
+	for _, option := range options {
+		option(e)
+	}
+
+	if e.Registry == nil {
+		e.Registry = NewRegistry(t, "127.0.0.1")
+	}
+
 	if err := e.configure(); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +96,7 @@ func Start(t testing.TB) *Engine {
 	}
 
 	service.Stdout, service.Stderr = log, log
-	if err := service.Start(); err != nil {
+	if err := e.do(service.Start); err != nil {
 		t.Fatal(err)
 	}
 

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -34,12 +35,18 @@ type Registry struct {
 // User is who may pull from a registry that has a password; see Protect.
 const User = "puller"
 
-func newRegistry(t testing.TB) *Registry {
+// NewRegistry starts a registry on a free port of an address, which ends with the test.
+func NewRegistry(t testing.TB, address string) *Registry {
 	t.Helper()
+
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(address, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	r := &Registry{}
 	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if want := r.password.Load(); want != nil {
 			if user, got, ok := q.BasicAuth(); !ok || user != User || got != *want {
 				w.Header().Set("WWW-Authenticate", `Basic realm="images"`)
@@ -51,8 +58,11 @@ func newRegistry(t testing.TB) *Registry {
 
 		images.ServeHTTP(w, q)
 	}))
+	_ = server.Listener.Close() // it is on loopback
+	server.Listener = l
+	server.Start()
 	t.Cleanup(server.Close)
-	r.Address = strings.TrimPrefix(server.URL, "http://")
+	r.Address = l.Addr().String()
 
 	return r
 }
@@ -64,6 +74,7 @@ func (r *Registry) Protect(password string) { r.password.Store(&password) }
 type Image struct {
 	Programs []string          // of this machine, by their names
 	Files    map[string]string // by their paths
+	Copies   []string          // files of this machine, under their own paths
 	Links    map[string]string // symbolic ones, by their paths
 	SetUID   []string          // paths of files that have the bit by which a program gets the rights of root
 	Open     []string          // folders that everybody may write to
@@ -211,24 +222,43 @@ func (img *Image) layer() ([]byte, error) {
 	}
 
 	for _, path := range paths {
-		if err := addFolder(w, made, filepath.Dir(path)); err != nil {
+		if err := img.addFile(w, made, path, files[path]); err != nil {
 			return nil, err
 		}
+	}
 
-		header := &tar.Header{Name: path, Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(files[path]))}
-		if slices.Contains(img.SetUID, "/"+path) {
-			header.Mode |= 0o4000
+	for _, path := range img.Copies { // one at a time: they may be large
+		text, err := os.ReadFile(path)
+		if err == nil && files[strings.TrimPrefix(path, "/")] == nil {
+			err = img.addFile(w, made, strings.TrimPrefix(path, "/"), text)
 		}
 
-		if err := w.WriteHeader(header); err != nil {
-			return nil, err
-		}
-		if _, err := w.Write(files[path]); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
 
 	return out.Bytes(), w.Close()
+}
+
+// addFile writes a file, and the folders that it is in.
+func (img *Image) addFile(w *tar.Writer, made map[string]bool, path string, text []byte) error {
+	if err := addFolder(w, made, filepath.Dir(path)); err != nil {
+		return err
+	}
+
+	header := &tar.Header{Name: path, Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(text))}
+	if slices.Contains(img.SetUID, "/"+path) {
+		header.Mode |= 0o4000
+	}
+
+	if err := w.WriteHeader(header); err != nil {
+		return err
+	}
+
+	_, err := w.Write(text)
+
+	return err
 }
 
 // addFolder writes a folder, and those that it is in.
