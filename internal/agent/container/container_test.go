@@ -67,6 +67,25 @@ func TestTheHolderWaitsForTheEndOfItsPipe(t *testing.T) {
 	}
 }
 
+func TestTheHolderDoesNotWaitForAWriter(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	pipe, program := filepath.Join(dir, "alive"), filepath.Join(dir, "hold")
+
+	text, err := holder(pipe)
+	if err == nil {
+		err = errors.Join(unix.Mkfifo(pipe, 0o600), os.WriteFile(program, text, 0o700))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := exec.CommandContext(t.Context(), program).Run(); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
 func TestProgressIsThatOfAllLayers(t *testing.T) {
 	t.Parallel()
 

@@ -10,6 +10,7 @@ package container
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -64,6 +65,8 @@ type Engine struct {
 	socket string
 	cli    *client.Client
 	images images
+
+	process string // marks the containers that this one makes
 }
 
 // Open returns the engine of this machine. It need not be there yet: Look says whether it is.
@@ -76,7 +79,7 @@ func Open(opt Options) (*Engine, error) {
 		opt.ImageAge = 30 * 24 * time.Hour
 	}
 
-	e := &Engine{opt: opt, socket: opt.Socket}
+	e := &Engine{opt: opt, socket: opt.Socket, process: rand.Text()}
 	if e.socket == "" || e.socket == Auto {
 		e.socket = findSocket()
 	}

@@ -15,10 +15,12 @@ import (
 	"trainyard/internal/agent/sandbox"
 )
 
-// agentLabel marks the containers of an agent with its data directory, rankLabel those of a rank with its name.
+// agentLabel marks the containers of an agent with its data directory, rankLabel those of a rank with its name, and
+// processLabel those that one process of the agent has made.
 const (
-	agentLabel = "trainyard.agent"
-	rankLabel  = "trainyard.rank"
+	agentLabel   = "trainyard.agent"
+	rankLabel    = "trainyard.rank"
+	processLabel = "trainyard.process"
 )
 
 // Request says which container is wanted.
@@ -48,7 +50,7 @@ func (e *Engine) Hold(ctx context.Context, r Request) (c rundir.Container, err e
 			Entrypoint:  []string{filepath.Join(sandbox.HolderDir, rundir.HolderProgram)},
 			Cmd:         []string{},
 			Healthcheck: &containerapi.HealthConfig{Test: []string{"NONE"}},
-			Labels:      map[string]string{agentLabel: r.Agent, rankLabel: r.Rank},
+			Labels:      map[string]string{agentLabel: r.Agent, rankLabel: r.Rank, processLabel: e.process},
 		},
 		HostConfig: &containerapi.HostConfig{
 			AutoRemove: true, NetworkMode: e.network(), CapDrop: []string{"ALL"},
@@ -145,8 +147,9 @@ func (e *Engine) remove(ctx context.Context, id string) error {
 	return nil
 }
 
-// Sweep removes containers of an agent whose ranks are not there any more. They end by themselves; an engine that was
-// killed at the wrong moment leaves what is left of them.
+// Sweep removes containers of an agent whose ranks are not there any more, and those that an earlier process of the
+// agent has made and did not live to start. Others end by themselves; an engine that was killed at the wrong moment
+// leaves what is left of them.
 func (e *Engine) Sweep(ctx context.Context, agent string, live func(rank string) bool) error {
 	list, err := e.cli.ContainerList(ctx, client.ContainerListOptions{
 		All: true, Filters: client.Filters{}.Add("label", agentLabel+"="+agent),
@@ -157,10 +160,20 @@ func (e *Engine) Sweep(ctx context.Context, agent string, live func(rank string)
 
 	var errs []error
 	for _, c := range list.Items {
-		if c.Labels[agentLabel] == agent && !live(c.Labels[rankLabel]) {
+		if c.Labels[agentLabel] != agent {
+			continue
+		}
+
+		if !live(c.Labels[rankLabel]) || neverStarted(c.State) && c.Labels[processLabel] != e.process {
 			errs = append(errs, e.remove(ctx, c.ID))
 		}
 	}
 
 	return errors.Join(errs...)
+}
+
+// neverStarted reports whether a container is in a state that it has before it is started: the first is that of both
+// engines, the others are podman's.
+func neverStarted(s containerapi.ContainerState) bool {
+	return s == containerapi.StateCreated || s == "configured" || s == "initialized"
 }

@@ -9,18 +9,24 @@ import (
 )
 
 // Images need not have a program that waits, so each container gets one: it opens the pipe whose other end the
-// supervisor of the rank has, reads until that is gone, and exits. It is written in machine code, because it must run in
+// supervisor of the rank has, reads until that is gone, and exits. It does not wait for a writer when it opens the pipe:
+// the agent may have been killed before. It is written in machine code, because it must run in
 // images without any library and for whatever our own binary was built; with Go it would have a megabyte.
 
 // holderText is the code of the holder, which the path of the pipe follows.
 var holderText = map[string][]byte{
 	"amd64": {
 		0xb8, 0x02, 0x00, 0x00, 0x00, // mov eax, 2       open
-		0x48, 0x8d, 0x3d, 0x25, 0x00, 0x00, 0x00, // lea rdi, [path]
-		0x31, 0xf6, // xor esi, esi     O_RDONLY
+		0x48, 0x8d, 0x3d, 0x38, 0x00, 0x00, 0x00, // lea rdi, [path]
+		0xbe, 0x00, 0x08, 0x00, 0x00, // mov esi, 0x800   O_RDONLY|O_NONBLOCK
 		0x31, 0xd2, // xor edx, edx
 		0x0f, 0x05, // syscall
 		0x89, 0xc3, // mov ebx, eax
+		0xb8, 0x48, 0x00, 0x00, 0x00, // mov eax, 72      fcntl
+		0x89, 0xdf, // mov edi, ebx
+		0xbe, 0x04, 0x00, 0x00, 0x00, // mov esi, 4       F_SETFL
+		0x31, 0xd2, // xor edx, edx
+		0x0f, 0x05, // syscall
 		0x31, 0xc0, // again: xor eax, eax   read
 		0x89, 0xdf, // mov edi, ebx
 		0x48, 0x8d, 0x74, 0x24, 0xf8, // lea rsi, [rsp-8]
@@ -35,11 +41,16 @@ var holderText = map[string][]byte{
 	"arm64": words(
 		0xd2800708, // mov x8, #56      openat
 		0x92800c60, // mov x0, #-100    AT_FDCWD
-		0x100001e1, // adr x1, path
-		0xd2800002, // mov x2, #0       O_RDONLY
+		0x10000281, // adr x1, path
+		0xd2810002, // mov x2, #0x800   O_RDONLY|O_NONBLOCK
 		0xd2800003, // mov x3, #0
 		0xd4000001, // svc #0
 		0xaa0003f3, // mov x19, x0
+		0xd2800328, // mov x8, #25      fcntl
+		0xaa1303e0, // mov x0, x19
+		0xd2800081, // mov x1, #4       F_SETFL
+		0xd2800002, // mov x2, #0
+		0xd4000001, // svc #0
 		0xd28007e8, // again: mov x8, #63   read
 		0xaa1303e0, // mov x0, x19
 		0xd10043e1, // sub x1, sp, #16

@@ -226,6 +226,10 @@ func (r *Runtime) awaitExit(pid int) bool { return process.AwaitExit(r.ctx, pid)
 
 // endUnstarted ends a rank that no supervisor has taken. If one has, the supervisor will end it.
 func (r *Runtime) endUnstarted(rk *rank, e rundir.Ending) {
+	if rk.rec.Launch.Image != "" { // it may have a container that was not started
+		defer r.sweepContainers()
+	}
+
 	lock, mine, err := rundir.TakeLock(rk.dir)
 	if err != nil {
 		r.log.Error("cannot lock a rank", "rank", rk.name, "error", err)

@@ -66,7 +66,10 @@ func (r *Runtime) prepareContainer(ctx context.Context, rk *rank) error {
 	}
 
 	dir := filepath.Join(rk.dir, rundir.ContainerDir)
-	if err := rundir.RemoveTree(dir); err != nil { // left by an agent process that did not finish
+	if _, err := os.Lstat(dir); err == nil { // left by an agent process that did not finish
+		r.tasks.Go(r.sweepContainers)
+	}
+	if err := rundir.RemoveTree(dir); err != nil {
 		return err
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -286,21 +289,28 @@ func (rk *rank) releaseContainer() {
 	}
 }
 
-// sweepEvery is how often containers and images that nobody needs are looked for.
-const sweepEvery = 10 * time.Minute
+// sweepEvery is how often containers and images that nobody needs are looked for, and sweepAgain when that is after
+// the start of the agent: an engine may still be making a container for the process before.
+const (
+	sweepEvery = 10 * time.Minute
+	sweepAgain = 20 * time.Second
+)
 
 // keepSweeping removes containers and images that nobody needs, until Close.
 func (r *Runtime) keepSweeping() {
-	if r.opt.Containers == nil {
-		return
-	}
-
 	r.sweepContainers()
-	clock.Every(r.ctx, r.clk, sweepEvery, func(time.Time) { r.sweepContainers() })
+
+	if clock.Sleep(r.ctx, sweepAgain) {
+		clock.Every(r.ctx, r.clk, sweepEvery, func(time.Time) { r.sweepContainers() })
+	}
 }
 
 // sweepContainers removes containers and images that nobody needs.
 func (r *Runtime) sweepContainers() {
+	if r.opt.Containers == nil {
+		return
+	}
+
 	live := func(name string) bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
