@@ -14,11 +14,15 @@ import (
 // agentNames are the two nodes of every yard.
 var agentNames = []string{"north", "south"}
 
+// jobUIDs are the user ids of jobs in containers on each of them.
+var jobUIDs = map[string]string{"north": "313000-313099", "south": "313100-313199"}
+
 // yard is a real yard that is tormented.
 type yard struct {
 	*yardtest.Yard
 	scene
 	shared string // folder that the jobs share
+	book   string // where the jobs write to it: the folder itself, or the address of the recorder
 	token  string // by which the agents joined
 	agents map[string]*yardtest.Process
 }
@@ -41,6 +45,15 @@ func newYard(t *testing.T, sc scene) *yard {
 	}
 
 	t.Cleanup(func() { y.clear(t) })
+
+	y.book = y.shared
+	if y.engine != nil {
+		y.book = startRecorder(t, y.shared).address()
+
+		for _, uids := range jobUIDs {
+			t.Cleanup(func() { yardtest.Unblock(uids) })
+		}
+	}
 
 	return y
 }
@@ -75,7 +88,16 @@ func (y *yard) open(t *testing.T) {
 
 func (y *yard) startAgent(t *testing.T, name string) {
 	t.Helper()
-	p, err := y.StartAgent(name, y.token)
+
+	var flags []string
+	if y.engine != nil {
+		flags = []string{
+			"--isolation", "users", "--job-uids", jobUIDs[name], "--container-socket", y.engine.Socket,
+			"--container-network", "host",
+		}
+	}
+
+	p, err := y.StartAgent(name, y.token, flags...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +107,6 @@ func (y *yard) startAgent(t *testing.T, name string) {
 
 // clear ends all that is left of the yard, and keeps its folder if the test failed.
 func (y *yard) clear(t *testing.T) {
-	t.Helper()
 	t.Helper()
 
 	if err := yardtest.KillAll(y.Folder); err != nil {
@@ -222,7 +243,7 @@ func (y *yard) awaitMoment(t *testing.T, rng *rand.Rand, l *load) {
 	}
 
 	if kind > 1 {
-		time.Sleep(time.Duration(50+delay) * time.Millisecond)
+		time.Sleep(time.Duration((50+delay)*y.pace) * time.Millisecond)
 		return
 	}
 

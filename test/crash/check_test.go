@@ -336,8 +336,8 @@ func checkGone(t *testing.T, y *yard) {
 	}
 }
 
-// leftovers lists the processes other than server and agents, and the run
-// directories, that are still there.
+// leftovers lists the processes other than server and agents, the run
+// directories and the containers that are still there.
 func leftovers(t *testing.T, y *yard) []string {
 	t.Helper()
 	found, err := yardtest.Processes(y.Folder)
@@ -365,6 +365,12 @@ func leftovers(t *testing.T, y *yard) []string {
 
 		for _, e := range entries {
 			left = append(left, "record of a run on "+name+": "+e.Name())
+		}
+	}
+
+	if y.engine != nil {
+		for line := range strings.Lines(y.engine.Run(t, "ps", "--all", "--format", "container {{.ID}} {{.Status}} {{.Labels}}")) {
+			left = append(left, strings.TrimSpace(line))
 		}
 	}
 

@@ -4,8 +4,8 @@
 //
 // crash_test.go has the test and its settings, chaos_test.go kills and starts
 // again, load_test.go submits the jobs, watch_test.go follows feed and output as a
-// client does, record_test.go reads what the jobs wrote down, check_test.go
-// compares all of it at the end.
+// client does, record_test.go reads what the jobs wrote down, recorder_test.go writes
+// it for jobs in containers, check_test.go compares all of it at the end.
 package crash_test
 
 import (
@@ -13,11 +13,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
 
 	"trainyard/internal/store/storetest"
+	"trainyard/test/podman"
 	"trainyard/test/yardtest"
 )
 
@@ -87,24 +89,49 @@ func TestCrash(t *testing.T) {
 	parts := []victims{
 		{"server", true, false, 50}, {"agent", false, true, 30}, {"both", true, true, 20},
 	}
-	for s, store := range []string{"sqlite", "postgres"} {
-		t.Run(store, func(t *testing.T) {
+	for s, where := range []struct {
+		name  string
+		share int // of the kills, in hundredths
+	}{{"sqlite", 40}, {"postgres", 40}, {"containers", 20}} {
+		t.Run(where.name, func(t *testing.T) {
 			t.Parallel()
 			database := func(testing.TB) string { return "" }
-			if store == "postgres" {
+			if where.name == "postgres" {
 				database = storetest.StartPostgres(t)
 			}
 
 			for n, part := range parts {
 				t.Run(part.name, func(t *testing.T) {
-					play(
-						t,
-						scene{victims: part, kills: max(1, kills*part.share/200), seed: seed*100 + uint64(s*10+n), store: database(t)},
-					)
+					sc := scene{
+						victims: part, kills: max(1, kills*part.share*where.share/10_000), seed: seed*100 + uint64(s*10+n),
+						store: database(t), inFlight: 20, pace: 1,
+					}
+
+					if where.name == "containers" { // each takes about as long as a second to start and to remove
+						sc.engine, sc.inFlight, sc.pace = podman.Start(t), 6, 4
+						sc.image = sc.engine.Push(t, "program:1", programImage(t))
+					}
+
+					play(t, sc)
 				})
 			}
 		})
 	}
+}
+
+// programImage is an image with a shell and the jobs' program.
+func programImage(t *testing.T) podman.Image {
+	t.Helper()
+
+	text, err := os.ReadFile(filepath.Join(binaries, "program"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	img := podman.Shell()
+	img.Files = map[string]string{"/bin/program": string(text)}
+
+	return img
 }
 
 // scene is one yard that is tormented.
@@ -113,6 +140,12 @@ type scene struct {
 	kills int
 	seed  uint64
 	store string
+	// inFlight is how many submissions have not ended, and pace how much longer they take to start than processes:
+	// their programs and the time between kills are as much longer.
+	inFlight, pace int
+	// engine and image are for jobs in containers; nil and "" if they run as processes.
+	engine *podman.Engine
+	image  string
 }
 
 // play runs a scene from a new yard to the last check.

@@ -25,7 +25,6 @@ import (
 
 const (
 	clients   = 3
-	inFlight  = 20          // submissions that have not ended, of each yard
 	drainTime = time.Minute // far more than it takes
 )
 
@@ -93,7 +92,7 @@ func (l *load) start(t *testing.T) {
 	t.Cleanup(stop)
 	go l.watch.follow(ctx, l.clients[0])
 
-	for n := range inFlight {
+	for n := range l.y.inFlight {
 		l.tasks.Go(func() {
 			for {
 				select {
@@ -252,10 +251,15 @@ func (l *load) ship(ctx context.Context, client *api.Client, text string) (strin
 func (l *load) file(p *plan) string {
 	docs := make([]string, 0, len(p.jobs))
 	for _, a := range p.jobs {
+		program, keys := filepath.Join(binaries, "program"), a.keys
+		if l.y.image != "" {
+			program, keys = "program", "image: "+l.y.image+"\n"+keys
+		}
+
 		docs = append(
 			docs,
 			fmt.Sprintf("name: %s\nrun: exec %s -dir %s -name %s -lines %d %s\nresources: {cpus: 0.1, nodes: %d}\n%s",
-				a.name, filepath.Join(binaries, "program"), l.y.shared, a.name, a.lines, a.flags, a.ranks, a.keys),
+				a.name, program, l.y.book, a.name, a.lines, a.flags, a.ranks, keys),
 		)
 	}
 

@@ -80,6 +80,6 @@ func (l *load) draw(name string) *plan {
 func (l *load) asked(name string) *asked {
 	return &asked{
 		name: name, lines: 1 + l.rng.IntN(40), want: job.Succeeded, runs: 1, ranks: 1,
-		flags: fmt.Sprintf("-every %dms", l.rng.IntN(15)),
+		flags: fmt.Sprintf("-every %dms", l.rng.IntN(15)*l.y.pace),
 	}
 }

@@ -3,11 +3,11 @@
 // It takes a lock that no other run of the same rank may hold at the same time, writes
 // down that it began and how it ended in a file that all share, prints numbered
 // lines, and does as its flags say. It never talks to the yard. The crash test
-// submits it and reads what it wrote down.
+// submits it and reads what it wrote down. In a container, which does not have that
+// file, it asks the test to write: see remote.go.
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -30,13 +30,21 @@ type program struct {
 	dir, name, run, rank string
 	epoch                int
 	lines                int
-	record               *os.File
+	book                 book
 	stop                 chan os.Signal
+}
+
+// book is what all runs share.
+type book interface {
+	lock(name string) (mine bool, err error) // for as long as the program lives
+	note(line string) error                  // one line of the record, at once and whole
+	touch(path string) error
+	exists(path string) (bool, error)
 }
 
 func main() {
 	p := &program{run: os.Getenv("TRAINYARD_RUN"), rank: os.Getenv("NODE_RANK"), stop: make(chan os.Signal, 1)}
-	flag.StringVar(&p.dir, "dir", "", "folder that all runs share")
+	flag.StringVar(&p.dir, "dir", "", "folder that all runs share, or the address of who writes to it")
 	flag.StringVar(&p.name, "name", "", "name of the job")
 	lines := flag.Int("lines", 0, "lines to print")
 	every := flag.Duration("every", 0, "time between two lines")
@@ -69,7 +77,7 @@ func main() {
 		p.pause(*every)
 	}
 
-	for *until != "" && !exists(filepath.Join(p.dir, *until)) {
+	for *until != "" && !p.exists(*until) {
 		p.pause(10 * time.Millisecond)
 	}
 
@@ -85,30 +93,36 @@ func (p *program) begin() {
 	var err error
 	p.epoch, err = strconv.Atoi(os.Getenv("TRAINYARD_EPOCH"))
 	p.must(err)
-	p.record, err = os.OpenFile(filepath.Join(p.dir, "record"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	p.must(err)
-	lock, err := os.OpenFile(filepath.Join(p.dir, "locks", p.name+"-"+p.rank), os.O_RDWR|os.O_CREATE, 0o600)
+	p.book, err = openBook(p.dir)
 	p.must(err)
 
-	switch err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
-	case errors.Is(err, syscall.EWOULDBLOCK):
+	mine, err := p.book.lock(p.name + "-" + p.rank)
+	p.must(err)
+
+	if !mine {
 		p.end("twice", codeTwice)
-	case err != nil:
-		p.must(err)
 	}
 
 	p.note("start")
 }
 
-// note writes one line to the record, at once and whole.
+// openBook opens what all runs share.
+func openBook(dir string) (book, error) {
+	if filepath.IsAbs(dir) {
+		return openFolder(dir)
+	}
+
+	return dial(dir)
+}
+
+// note writes one line to the record.
 func (p *program) note(what string, more ...any) {
 	line := fmt.Sprintf("%s %s %s %s", what, p.name, p.run, p.rank)
 	for _, m := range more {
 		line += fmt.Sprintf(" %v", m)
 	}
 
-	_, err := p.record.WriteString(line + "\n")
-	p.must(err)
+	p.must(p.book.note(line))
 }
 
 func (p *program) end(how string, code int) {
@@ -135,15 +149,15 @@ func (p *program) pause(d time.Duration) {
 
 // meet waits until the other rank of the run is there.
 func (p *program) meet() {
-	here := func(rank string) string { return filepath.Join(p.dir, "meet", p.run+"-"+rank) }
-	p.must(os.WriteFile(here(p.rank), nil, 0o600))
+	here := func(rank string) string { return filepath.Join("meet", p.run+"-"+rank) }
+	p.must(p.book.touch(here(p.rank)))
 
 	other := "1"
 	if p.rank == "1" {
 		other = "0"
 	}
 
-	for begun := time.Now(); !exists(here(other)); p.pause(5 * time.Millisecond) {
+	for begun := time.Now(); !p.exists(here(other)); p.pause(5 * time.Millisecond) {
 		if time.Since(begun) > time.Minute {
 			p.end("alone", codeAlone)
 		}
@@ -165,7 +179,9 @@ func (p *program) must(err error) {
 	}
 }
 
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
+func (p *program) exists(path string) bool {
+	there, err := p.book.exists(path)
+	p.must(err)
+
+	return there
 }
