@@ -4,9 +4,13 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +21,7 @@ import (
 	"github.com/moby/moby/api/types/registry"
 	"golang.org/x/sys/unix"
 
+	"trainyard/internal/clock"
 	"trainyard/internal/job"
 )
 
@@ -161,6 +166,59 @@ func TestErrorsOfEnginesAreExplained(t *testing.T) {
 		if !strings.HasPrefix(got, "image ghcr.io/org/name:1: ") || !strings.Contains(got, tt.want) {
 			t.Errorf("%q: %q, want %q in it", tt.text, got, tt.want)
 		}
+	}
+}
+
+// TestDockerAsksForImagesThatItHas has an engine that, as Docker does, pulls by a digest what it has without asking the
+// registry, which refuses.
+func TestDockerAsksForImagesThatItHas(t *testing.T) {
+	t.Parallel()
+
+	socket := filepath.Join(t.TempDir(), "sock")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	docker := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+
+		switch path := r.URL.Path; {
+		case strings.HasSuffix(path, "/_ping"):
+			w.Header().Set("Api-Version", "1.47")
+		case strings.HasSuffix(path, "/version"):
+			_, _ = w.Write([]byte(`{"Version": "28.0", "Components": [{"Name": "Engine", "Version": "28.0"}]}`))
+		case strings.HasSuffix(path, "/images/create"):
+			_, _ = w.Write([]byte(`{"status": "Status: Image is up to date"}`))
+		case strings.HasSuffix(path, "/json") && strings.Contains(path, "/images/"):
+			_, _ = w.Write([]byte(`{"Id": "sha256:1", "Os": "linux", "Architecture": "` + runtime.GOARCH + `"}`))
+		case strings.Contains(path, "/distribution/") && r.Header.Get("X-Registry-Auth") != "":
+			_, _ = w.Write([]byte(`{}`))
+		default:
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = w.Write([]byte(`{"message": "unauthorized: authentication required"}`))
+		}
+	}))
+	_ = docker.Listener.Close() // it is on loopback
+	docker.Listener = l
+	docker.Start()
+	t.Cleanup(docker.Close)
+
+	e, err := Open(Options{Dir: t.TempDir(), Socket: socket, Clock: clock.Wall{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() { _ = e.Close() })
+
+	name := "ghcr.io/org/name@sha256:" + strings.Repeat("0a", 32)
+	if _, err := e.Pull(t.Context(), Pull{Image: name, Secret: "LOGIN", Auth: "ada:password"}, func(string) {}); err != nil {
+		t.Errorf("with credentials: %v", err)
+	}
+
+	if _, err := e.Pull(t.Context(), Pull{Image: name}, func(string) {}); err == nil ||
+		!strings.Contains(err.Error(), "wants credentials for it") {
+		t.Errorf("without credentials: %v", err)
 	}
 }
 

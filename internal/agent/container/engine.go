@@ -130,7 +130,7 @@ func (e *Engine) Look(ctx context.Context) fleet.Containers {
 	}
 
 	out.Engine = "Docker " + version.Version
-	if len(version.Components) > 0 && strings.HasPrefix(version.Components[0].Name, "Podman") {
+	if isPodman(version) {
 		out.Engine = "podman " + version.Version
 	}
 
@@ -148,6 +148,11 @@ func (e *Engine) Look(ctx context.Context) fleet.Containers {
 	out.OK = true
 
 	return out
+}
+
+// isPodman reports whether an engine that says this of itself is podman.
+func isPodman(version client.ServerVersionResult) bool {
+	return len(version.Components) > 0 && strings.HasPrefix(version.Components[0].Name, "Podman")
 }
 
 // unreachable says why the engine does not answer.

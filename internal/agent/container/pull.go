@@ -108,6 +108,10 @@ func digestOf(ref reference.Named, digests []string, id string) string {
 
 // pull lets the engine pull an image and passes on how far it is.
 func (e *Engine) pull(ctx context.Context, name, auth string, progress func(string)) error {
+	if err := e.askRegistry(ctx, name, auth); err != nil {
+		return err
+	}
+
 	stream, err := e.cli.ImagePull(ctx, name, client.ImagePullOptions{RegistryAuth: auth})
 	if err != nil {
 		return err
@@ -128,6 +132,23 @@ func (e *Engine) pull(ctx context.Context, name, auth string, progress func(stri
 	}
 
 	return nil
+}
+
+// askRegistry makes sure that the registry of an image is asked for it. Podman always does so, and Docker unless the
+// image is named by a digest and was pulled before, maybe by somebody else.
+func (e *Engine) askRegistry(ctx context.Context, name, auth string) error {
+	if !strings.Contains(name, "@") {
+		return nil
+	}
+
+	version, err := e.cli.ServerVersion(ctx, client.ServerVersionOptions{})
+	if err != nil || isPodman(version) {
+		return err
+	}
+
+	_, err = e.cli.DistributionInspect(ctx, name, client.DistributionInspectOptions{EncodedRegistryAuth: auth})
+
+	return err
 }
 
 // layers is how far the parts of an image are, by their ids.
