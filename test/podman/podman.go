@@ -30,6 +30,7 @@ type Engine struct {
 	root string
 	env  []string
 	do   func(func() error) error
+	size string // of its disk; "" for that of the machine
 }
 
 // Lacking returns why podman cannot be used here, "" if it can.
@@ -56,6 +57,9 @@ func From(r *Registry) Option { return func(e *Engine) { e.Registry = r } }
 // On lets podman run where a function calls another one, such as on a host of package netlab.
 func On(do func(func() error) error) Option { return func(e *Engine) { e.do = do } }
 
+// Small gives podman a disk of its own of some size, such as 8m.
+func Small(size string) Option { return func(e *Engine) { e.size = size } }
+
 // Start starts podman and a registry, both of which end with the test. Where there is no podman the test is skipped, in
 // CI it fails.
 func Start(t testing.TB, options ...Option) *Engine {
@@ -78,6 +82,13 @@ func Start(t testing.TB, options ...Option) *Engine {
 	e := &Engine{Socket: filepath.Join(dir, "sock"), root: dir, do: func(start func() error) error { return start() }}
 	for _, option := range options {
 		option(e)
+	}
+
+	if e.size != "" {
+		mount := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size="+e.size, "none", dir)
+		if out, err := mount.CombinedOutput(); err != nil {
+			t.Fatalf("mount a disk for podman: %v: %s", err, out)
+		}
 	}
 
 	if e.Registry == nil {
@@ -155,7 +166,7 @@ default_subnet = "` + subnet + `"
 	}
 
 	e.env = append(os.Environ(), "CONTAINERS_CONF="+filepath.Join(e.root, "containers.conf"),
-		"CONTAINERS_REGISTRIES_CONF="+filepath.Join(e.root, "registries.conf"))
+		"CONTAINERS_REGISTRIES_CONF="+filepath.Join(e.root, "registries.conf"), "TMPDIR="+e.root)
 
 	return nil
 }
@@ -200,6 +211,12 @@ func (e *Engine) clear(t testing.TB) {
 
 	// Podman keeps its storage mounted.
 	_ = exec.CommandContext(context.Background(), "umount", filepath.Join(e.root, "storage", "overlay")).Run()
+
+	if e.size != "" {
+		if out, err := exec.CommandContext(context.Background(), "umount", e.root).CombinedOutput(); err != nil {
+			t.Errorf("unmount the disk of podman: %v: %s", err, out)
+		}
+	}
 
 	if err := os.RemoveAll(e.root); err != nil {
 		t.Errorf("clean up after podman: %v", err)

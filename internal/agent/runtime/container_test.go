@@ -31,8 +31,13 @@ type contained struct {
 
 func newContained(t *testing.T, change ...func(*container.Options)) *contained {
 	t.Helper()
+	return containedBy(t, podman.Start(t), change...)
+}
 
-	e := podman.Start(t)
+// containedBy is a yard whose programs run in containers of an engine.
+func containedBy(t *testing.T, e *podman.Engine, change ...func(*container.Options)) *contained {
+	t.Helper()
+
 	c := &contained{engine: e, image: e.Push(t, "shell:1", podman.Shell())}
 	c.yard = newYard(t, isolated(t), func(o *Options) {
 		opt := container.Options{Dir: o.Dir, Socket: e.Socket, Clock: o.Clock}
@@ -403,6 +408,39 @@ func TestNoEngine(t *testing.T) {
 	check(t, y.end(run), 0, "", job.CauseImageFailed, false, "no container engine: /nowhere/podman.sock does not exist")
 }
 
+func TestADiskWithoutSpaceForAnImage(t *testing.T) {
+	t.Parallel()
+	c := containedBy(t, podman.Start(t, podman.Small("4m")))
+	st := c.end(c.in("true"))
+
+	if want := "image " + c.image + ": no space is left on the disk of the container engine"; st.Reason != want ||
+		st.Cause != job.CauseImageFailed {
+		t.Errorf("cause %q: %q, want %q", st.Cause, st.Reason, want)
+	}
+}
+
+func TestAGPUThatIsNotInTheContainer(t *testing.T) {
+	t.Parallel()
+	c := newContained(t)
+	s := c.spec(api.Launch{Image: c.image, Command: "echo started", LogLimit: 1 << 20, GPUs: []int{0}})
+	s.Devices = []string{"GPU-1"}
+	if err := c.Start(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+
+	st := c.end(s.Run)
+	if st.Cause != job.CauseLaunchFailed || !strings.Contains(st.Reason, "GPU GPU-1 ") ||
+		!strings.Contains(st.Reason, "nvidia-ctk cdi generate") {
+		t.Errorf("cause %q: %s", st.Cause, st.Reason)
+	}
+
+	if out := c.output(s.Run)[logs.Stdout]; out != "" {
+		t.Errorf("the program has run: %q", out)
+	}
+
+	c.empty()
+}
+
 func TestImagesThatNobodyUsesAreRemoved(t *testing.T) {
 	t.Parallel()
 	c := newContained(t, func(o *container.Options) { o.MaxImages = 1 })
@@ -447,16 +485,40 @@ func TestTheMetadataServiceIsBlockedInContainers(t *testing.T) {
 func TestSweepRemovesWhatNoRankHas(t *testing.T) {
 	t.Parallel()
 	c := newContained(t)
-	check(t, c.end(c.in("true")), 0, "", "", false, "")
-	c.empty()
-	c.engine.Run(t, "create", "--label", "trainyard.agent="+c.dir, "--label", "trainyard.rank=j9.1.0", c.image, "/bin/true")
-	c.engine.Run(t, "create", "--label", "trainyard.agent=/elsewhere", "--name", "other", c.image, "/bin/true")
+	hold := pipe(t)
+	s := c.spec(api.Launch{Image: c.image, Env: map[string]string{"HOLD": hold}, Command: "echo ready; read x < $HOLD"})
+	if err := c.Start(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+
+	c.follow(s.Run, "ready\n")
+
+	running := c.engine.Containers(t)
+	create := func(name, agent, rank string) {
+		t.Helper()
+		c.engine.Run(t, "create", "--name", name, "--label", "trainyard.agent="+agent, "--label", "trainyard.rank="+rank,
+			"--label", "trainyard.process=earlier", c.image, "/bin/true")
+	}
+
+	create("ended", c.dir, "j9.1.0")        // its rank is gone
+	create("unstarted", c.dir, s.Name())    // the agent was killed before it started it
+	create("other", "/elsewhere", s.Name()) // of another agent
+	c.engine.Run(t, "create", "--name", "foreign", c.image, "/bin/true")
 	c.sweepContainers()
 
-	left := strings.Fields(c.engine.Run(t, "ps", "--all", "--format", "{{.Names}}"))
-	if !slices.Equal(left, []string{"other"}) {
-		t.Errorf("containers %v are left, want that of another agent alone", left)
+	left := strings.Fields(c.engine.Run(t, "ps", "--all", "--format", "{{.Names}}", "--filter", "status=created"))
+	slices.Sort(left)
+
+	if !slices.Equal(left, []string{"foreign", "other"}) {
+		t.Errorf("containers %v are left, want those of others alone", left)
 	}
+
+	if got := strings.Fields(c.engine.Run(t, "ps", "--quiet")); !slices.Equal(got, running) {
+		t.Errorf("containers %v run, want that of the rank, %v", got, running)
+	}
+
+	release(t, hold)
+	check(t, c.end(s.Run), 0, "", "", false, "")
 }
 
 func TestLimitsHoldInAContainer(t *testing.T) {

@@ -108,17 +108,30 @@ func CheckGPUs(root string, uuids []string) error {
 		return err
 	}
 
+	if len(all) == 0 && len(uuids) > 0 {
+		return invisible(uuids[0])
+	}
+
+	return compareGPUs(root, all, inside, closed)
+}
+
+// compareGPUs makes sure that of all devices exactly those that are not closed are in a container.
+func compareGPUs(root string, all, inside, closed []string) error {
 	for _, name := range all {
 		mine, there := !slices.Contains(closed, name), slices.Contains(inside, root+name)
 
 		switch {
 		case mine && !there:
-			return fmt.Errorf("GPU %s is not visible in the container: install the NVIDIA container toolkit on the node, and "+
-				"for podman or CDI write its description with nvidia-ctk cdi generate", name)
+			return invisible(name)
 		case !mine && there:
 			return fmt.Errorf("GPU %s, which belongs to another run, is visible in the container", name)
 		}
 	}
 
 	return nil
+}
+
+func invisible(gpu string) error {
+	return fmt.Errorf("GPU %s is not visible in the container: install the NVIDIA container toolkit on the node, and for "+
+		"podman or CDI write its description with nvidia-ctk cdi generate", gpu)
 }

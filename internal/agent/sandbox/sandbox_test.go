@@ -196,3 +196,26 @@ func owners(t *testing.T, paths map[string]int) map[string]int {
 
 	return got
 }
+
+func TestExactlyTheGivenGPUsAreInAContainer(t *testing.T) {
+	t.Parallel()
+
+	all := []string{"/dev/nvidia0", "/dev/nvidia1"}
+
+	for _, tt := range []struct {
+		inside, closed []string
+		want           string
+	}{
+		{[]string{"/c/dev/nvidia0", "/c/dev/nvidia1"}, nil, ""},
+		{[]string{"/c/dev/nvidia1"}, []string{"/dev/nvidia0"}, ""},
+		{nil, all, ""},
+		{nil, nil, "GPU /dev/nvidia0 is not visible in the container"},
+		{[]string{"/c/dev/nvidia0"}, nil, "GPU /dev/nvidia1 is not visible in the container"},
+		{[]string{"/c/dev/nvidia0"}, all, "GPU /dev/nvidia0, which belongs to another run, is visible in the container"},
+	} {
+		err := compareGPUs("/c", all, tt.inside, tt.closed)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.HasPrefix(err.Error(), tt.want)) {
+			t.Errorf("with %v inside and %v closed: %v, want %q", tt.inside, tt.closed, err, tt.want)
+		}
+	}
+}
