@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,8 +18,8 @@ import (
 // the agent also blocks it on the machine.
 const containerUIDs = "311000-311099"
 
-// containerYard is a yard with one node that runs containers.
-func containerYard(t *testing.T) (*yard, *podman.Engine) {
+// containerYard is a yard with one node that runs containers, whose agent has more flags.
+func containerYard(t *testing.T, flags ...string) (*yard, *podman.Engine) {
 	t.Helper()
 	needRoot(t)
 
@@ -28,7 +29,8 @@ func containerYard(t *testing.T) (*yard, *podman.Engine) {
 	yardtest.Unblock(containerUIDs)
 
 	y := newYard(t)
-	y.rootAgent(t, "north", "--isolation", "users", "--job-uids", containerUIDs, "--container-socket", engine.Socket)
+	flags = append([]string{"--isolation", "users", "--job-uids", containerUIDs, "--container-socket", engine.Socket}, flags...)
+	y.rootAgent(t, "north", flags...)
 
 	return y, engine
 }
@@ -164,15 +166,16 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 )
 
 func main() {
-	l, err := net.Listen("tcp", "127.0.0.1:7070")
+	l, err := net.Listen("tcp", "127.0.0.1:"+os.Args[1])
 	if err != nil {
 		panic(err)
 	}
 
-	fmt.Println("ready")
+	fmt.Println("ready", l.Addr().(*net.TCPAddr).Port)
 
 	for {
 		c, err := l.Accept()
@@ -219,7 +222,7 @@ func TestS22_PeopleEnterContainersInsideTheWalls(t *testing.T) {
 	look := "id -u; id -un; pwd; uname -n; echo $HOME $TRAINYARD_JOB_ID; ls /;" +
 		"for n in pid mnt ipc net uts user; do readlink /proc/self/ns/$n; done; cat /proc/self/cgroup;" +
 		"grep -E 'NoNewPrivs|Seccomp:|Cap(Inh|Prm|Eff|Bnd|Amb)' /proc/self/status"
-	j := ada.submit(t, contained(image, "sleep 1", look, "echo end", "exec server"))
+	j := ada.submit(t, contained(image, "sleep 1", look, "echo end", "exec server 7070"))
 	y.await(t, "the server listens", func() bool { return strings.Contains(ada.output(t, j), "ready") })
 
 	program, _, _ := strings.Cut(ada.output(t, j), "end\n")
@@ -243,6 +246,55 @@ func TestS22_PeopleEnterContainersInsideTheWalls(t *testing.T) {
 	if got, notes := ada.talks(t, j, 22, "hello"); got != "" || !strings.Contains(notes, "listens on port") {
 		t.Errorf("a port that nobody in the container listens on gave %q: %s", got, notes)
 	}
+}
+
+// TestS22_ContainersWithTheNetworkOfTheNodeHaveItsWalls gives containers the network of the machine, in which there are
+// the metadata service of clouds and the ports of others.
+func TestS22_ContainersWithTheNetworkOfTheNodeHaveItsWalls(t *testing.T) {
+	t.Parallel()
+
+	const uids = "311100-311199" // other tests unblock theirs when they end
+
+	t.Cleanup(func() { yardtest.Unblock(uids) })
+
+	y, engine := containerYard(t, "--container-network", "host", "--job-uids", uids)
+	ada := y.user(t, "ada")
+	image := engine.Push(t, "server:1", podman.Image{
+		Programs: podman.Programs, Files: map[string]string{"/bin/server": buildServer(t)},
+	})
+
+	j := ada.submit(t, contained(image, "readlink /proc/self/ns/net",
+		"bash -c 'exec 3<>/dev/tcp/169.254.169.254/80' 2>&1 || true", "exec server 0"))
+	y.await(t, "the server listens", func() bool { return strings.Contains(ada.output(t, j), "ready ") })
+
+	out := ada.output(t, j)
+	ours, err := os.Readlink("/proc/self/ns/net")
+	must(t, err)
+
+	if !strings.Contains(out, ours) || !strings.Contains(out, "Permission denied") {
+		t.Errorf("a container with the network of the machine, %s, gave %q", ours, out)
+	}
+
+	_, text, _ := strings.Cut(out, "ready ")
+	port, err := strconv.Atoi(strings.TrimSpace(text))
+	must(t, err)
+
+	if got, notes := ada.talks(t, j, port, "hello"); got != "contained hello" {
+		t.Errorf("the port of the job gave %q: %s", got, notes)
+	}
+
+	_, text, _ = strings.Cut(y.Address, ":")
+	port, err = strconv.Atoi(text)
+	must(t, err)
+
+	if got, notes := ada.talks(t, j, port, "hello"); got != "" || !strings.Contains(notes, "listens on port") {
+		t.Errorf("the port of the server gave %q: %s", got, notes)
+	}
+
+	_, err = ada.CancelJob(t.Context(), j)
+	must(t, err)
+	ada.ended(t, j)
+	y.await(t, "no container is left", func() bool { return len(engine.Containers(t)) == 0 })
 }
 
 // TestS22_AContainerOutlivesItsAgent kills the agent, and starts it again.
