@@ -9,6 +9,10 @@ func SecretName(entry string) (name string, file bool) { return strings.CutSuffi
 // SecretNames returns the names of all stored secrets that a job needs: those of its program in the order of the job
 // file, and then that with the credentials for its registry, if there is one.
 func (s *Spec) SecretNames() []string {
+	if len(s.Secrets) == 0 && s.RegistryAuth == "" {
+		return nil // most jobs need none, and the queue asks often
+	}
+
 	names := make([]string, 0, len(s.Secrets)+1)
 	for _, entry := range s.Secrets {
 		name, _ := SecretName(entry)
