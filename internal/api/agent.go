@@ -32,7 +32,8 @@ import (
 //	17 the program of a rank may wait until all ranks of its run are ready, and agents probe the network between them
 //	18 a launch may name a container image, an inventory says whether the node runs containers, and the report of a rank
 //	   which image it got
-const Capability = 18
+//	19 a launch may ask for a Python environment, and an inventory says which the node can make
+const Capability = 19
 
 // JoinRequest asks to become a node. It carries the join token's text and a
 // certificate request; the key never leaves the machine.

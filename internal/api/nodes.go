@@ -51,6 +51,8 @@ type Node struct {
 	Snapshots *fleet.Snapshots `json:"snapshots,omitempty" doc:"which snapshots of programs it can take"`
 	// Containers is absent if the agent is too old to say it.
 	Containers *fleet.Containers `json:"containers,omitempty" doc:"whether it runs jobs in containers"`
+	// Environments is absent if the agent is too old to say it.
+	Environments *fleet.Environments `json:"environments,omitempty" doc:"which Python environments it can make for jobs"`
 	// Shared is absent if none is declared for the node.
 	Shared   []fleet.Shared `json:"shared,omitempty" doc:"shared file systems that are declared for it"`
 	GPUs     []GPU          `json:"gpus"`

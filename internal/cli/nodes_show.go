@@ -102,6 +102,7 @@ func (a *app) nodeDetail(n *api.Node) error {
 		console.Field{Name: "Isolation", Value: isolation(n)},
 		console.Field{Name: "Metadata", Value: n.Metadata},
 		console.Field{Name: "Containers", Value: containers(n)},
+		console.Field{Name: "Python", Value: environments(n)},
 		console.Field{Name: "Suspend", Value: ability(can.Suspend)},
 		console.Field{Name: "Snapshot", Value: ability(can.Process)},
 		console.Field{Name: "GPU snapshot", Value: ability(can.GPU)},
@@ -252,6 +253,27 @@ func containers(n *api.Node) string {
 	}
 
 	return c.Engine
+}
+
+// environments writes what a node makes Python environments with. It is "" if the node does not say.
+func environments(n *api.Node) string {
+	e := n.Environments
+	if e == nil {
+		return ""
+	}
+
+	var tools []string
+	for _, tool := range []string{e.UV, e.Pythons, e.Conda} {
+		if tool != "" {
+			tools = append(tools, tool)
+		}
+	}
+
+	if len(tools) == 0 {
+		return "no tool to make environments with"
+	}
+
+	return strings.Join(tools, ", ")
 }
 
 // ability writes whether a node can save programs in one way, or why it cannot. It is "" if the node does not say.

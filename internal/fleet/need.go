@@ -29,6 +29,9 @@ type Need struct {
 	Secrets         bool   `json:",omitempty"` // nodes whose agents pass secrets on
 	Container       bool   `json:",omitempty"` // nodes that run jobs in containers
 	SameGPU         bool   `json:",omitempty"` // nodes with one GPU model, see MostAlike
+	// Builder is what nodes need to make the job's Python environment, and Python the version of that; "" for any.
+	Builder job.Builder `json:",omitempty"`
+	Python  string      `json:",omitempty"`
 	// Pools, Only and Except are what the job file says about nodes by their names, in the form of Avoid: only those of
 	// these pools, only these, none of these; "" for any.
 	Pools  string `json:",omitempty"`
@@ -85,6 +88,11 @@ func NeedOf(s *job.Spec, floor job.Floor, avoid []id.Node) Need {
 	n.Container = s.Image != ""
 	n.SameGPU = r.SameGPU
 
+	n.Builder = s.Python.Builder()
+	if s.Python != nil {
+		n.Python = s.Python.Version
+	}
+
 	n.Avoid = barred(avoid)
 	n.Pools, n.Only, n.Except = barred(s.Pools), barred(s.Nodes), barred(s.Avoid)
 
@@ -127,7 +135,8 @@ func (n *Need) Named() bool { return n.Pinned() || n.Except != "" }
 
 // Particular reports whether nodes with the same hardware may differ in whether they meet the need.
 func (n *Need) Particular() bool {
-	return n.Avoid != "" || n.Snapshot || n.Shared != "" || n.Owner != "" || n.Secrets || n.Container || n.Named()
+	return n.Avoid != "" || n.Snapshot || n.Shared != "" || n.Owner != "" || n.Secrets || n.Container ||
+		n.Builder != job.BuilderNone || n.Named()
 }
 
 // MostAlike returns how many of the rooms at most could run the ranks of a job together: those with one kind of
@@ -234,6 +243,9 @@ func (m *Matcher) barred(r *Room) bool {
 		return true
 	}
 	if m.Need.Container && !r.Node.Inventory.Contains(m.Need.MaxNodes > 1).OK {
+		return true
+	}
+	if m.Need.Builder != job.BuilderNone && !r.Node.Inventory.Builds(m.Need.Builder, m.Need.Python).OK {
 		return true
 	}
 	if m.Need.Image != (Image{}) && m.Need.Image.Misfit(&r.Node.Inventory) != "" {

@@ -12,6 +12,7 @@ type Launch struct {
 	OwnerNumber int               `json:"owner_number,omitempty"`
 	Workdir     string            `json:"workdir,omitempty"` // manifest digest
 	Image       string            `json:"image,omitempty"`   // of the container; "" if it runs in none
+	Python      *Python           `json:"python,omitempty"`  // environment of set-up and program; nil for that of the node
 	Setup       string            `json:"setup,omitempty"`
 	Command     string            `json:"command"`
 	Env         map[string]string `json:"env,omitempty"`

@@ -51,6 +51,7 @@ type Spec struct {
 	Setup       string            `json:"setup,omitempty"`
 	Run         string            `json:"run"`
 	Image       string            `json:"image,omitempty"`
+	Python      *Python           `json:"python,omitempty"` // the environment of set-up and program; nil for that of the node
 	Framework   string            `json:"framework,omitempty"`
 	Model       *Model            `json:"model,omitempty"`
 	Params      map[string]any    `json:"params,omitempty"`
@@ -91,7 +92,7 @@ type Spec struct {
 // TextBytes is how much text a spec holds: what a server keeps in memory of a job until it has ended.
 func (s *Spec) TextBytes() Bytes {
 	total := len(s.Name) + len(s.Project) + len(s.Workdir) + len(s.Setup) + len(s.Run) + len(s.Image) +
-		len(s.RegistryAuth) + len(s.Framework)
+		len(s.RegistryAuth) + len(s.Framework) + s.Python.textBytes()
 
 	for _, list := range [][]string{s.Data, s.Pools, s.Nodes, s.Avoid, s.Needs, s.Secrets, s.Outputs} {
 		for _, text := range list {

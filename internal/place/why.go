@@ -218,6 +218,8 @@ func explain(v *View, j *QueuedJob, verdict *Verdict) Why {
 		return unsaved(v, need)
 	case len(eligible) < need.Nodes && need.Container && couldRunOutside(v, need):
 		return noContainers(v, need)
+	case len(eligible) < need.Nodes && need.Builder != job.BuilderNone && couldRunUnbuilt(v, need):
+		return noBuilder(v, need)
 	case len(eligible) < need.Nodes && need.Shared != "" && couldRunUnshared(v, need):
 		return unshared(v, need)
 	case len(eligible) < need.Nodes && need.Secrets && couldRunWithoutSecrets(v, need):

@@ -127,6 +127,7 @@ func workFields() []field {
 			doc: "The name of a stored secret with the credentials for the registry of image, as USER:PASSWORD. The program " +
 				"does not get it. Without it the credentials of the node are used, if its operator has given it some.",
 		},
+		pythonField(),
 		{
 			name:    "framework",
 			kind:    lineKind(func(s *job.Spec) *string { return &s.Framework }),

@@ -35,6 +35,17 @@ func TestEveryFieldIsRead(t *testing.T) {
 		}},
 		{"image: ghcr.io/org/name:1.2", func(s *job.Spec) { s.Image = "ghcr.io/org/name:1.2" }},
 		{"registry_auth: LOGIN\nimage: a", func(s *job.Spec) { s.Image, s.RegistryAuth = "a", "LOGIN" }},
+		{"python: {version: 3.10}", func(s *job.Spec) { s.Python = &job.Python{Version: "3.10"} }},
+		{"workdir: .\npython: {version: '3.11.7', requirements: req/base.txt}", func(s *job.Spec) {
+			s.Workdir, s.Python = ".", &job.Python{Version: "3.11.7", Requirements: "req/base.txt"}
+		}},
+		{"python: {requirements: [numpy, 'torch==2.6.0 ; python_version < \"3.13\"']}", func(s *job.Spec) {
+			s.Python = &job.Python{Packages: []string{"numpy", "torch==2.6.0 ; python_version < \"3.13\""}}
+		}},
+		{"workdir: .\npython: {uv: uv.lock}", func(s *job.Spec) { s.Workdir, s.Python = ".", &job.Python{UV: "uv.lock"} }},
+		{"workdir: .\npython: {conda: env.yaml}", func(s *job.Spec) {
+			s.Workdir, s.Python = ".", &job.Python{Conda: "env.yaml"}
+		}},
 		{"framework: pytorch", func(s *job.Spec) { s.Framework = "pytorch" }},
 		{
 			"model: {kind: cnn, task: vision, params: 25.6M}",
@@ -392,6 +403,10 @@ func exampleText(at []field) string {
 
 	if at[0].name == "registry_auth" {
 		text += "\nimage: ghcr.io/org/name"
+	}
+
+	if at[0].name == "python" {
+		text += "\nworkdir: ."
 	}
 
 	if at[0].name == "needs" {

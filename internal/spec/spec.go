@@ -160,6 +160,7 @@ func (r *reader) job(root *yaml.Node) *draft {
 
 	r.resources(d)
 	r.snapshot(d)
+	r.python(d)
 	r.sameGPU(d)
 	r.target(d)
 	r.metrics(d)

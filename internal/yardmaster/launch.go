@@ -153,6 +153,7 @@ func (y *Yard) open(
 			UID: run.UID, JobUID: y.jobUID(r),
 			OwnerNumber: y.people.Number(r.Owner),
 			Name:        r.Spec.Name, Owner: r.Owner, Workdir: r.Workdir, Image: r.Spec.Image, RegistryAuth: r.Spec.RegistryAuth, Setup: r.Spec.Setup, Command: r.Spec.Script(),
+			Python:  r.Spec.Python,
 			Env:     r.LaunchEnv(),
 			Secrets: r.Spec.Secrets,
 			GPUs:    k.GPUs, Share: k.Share, CPUs: k.CPUs, Memory: k.Memory, Grace: r.Spec.Grace, LogLimit: y.cfg.LogLimit,

@@ -30,6 +30,8 @@ type Launch struct {
 	Workdir     string `json:"workdir,omitempty" doc:"digest of the manifest of the working directory"`
 	// Image is for an agent of capability 18 or later.
 	Image      string            `json:"image,omitempty" doc:"container image that the program runs in"`
+	// Python is for an agent of capability 19 or later.
+	Python     *job.Python       `json:"python,omitempty" doc:"environment that set-up and program run in"`
 	Setup      string            `json:"setup,omitempty"`
 	Command    string            `json:"command"`
 	Env        map[string]string `json:"env,omitempty"`

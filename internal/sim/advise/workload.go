@@ -74,6 +74,7 @@ func plain(s *job.Spec, data map[string]bool) *job.Spec {
 	c.Setup = ""
 	c.Workdir = ""
 	c.Image = ""
+	c.Python = nil
 	c.Needs = nil
 	c.Env = nil
 	c.Secrets, c.RegistryAuth = nil, ""

@@ -263,6 +263,7 @@ func replayed(s *job.Spec) (*job.Spec, error) {
 	c.Setup = ""
 	c.Workdir = ""
 	c.Image = ""
+	c.Python = nil
 	c.Needs, c.After = nil, ""
 	c.Pools, c.Nodes, c.Avoid = nil, nil, nil // the nodes of a scenario have other names
 	c.Env = nil

@@ -75,7 +75,7 @@ func (r *reader) again(ctx context.Context, j *api.Job, begin time.Time) (sim.Jo
 
 	// What only a real run needs is left out, and what belongs to the day on which it was submitted.
 	spec := *was.Spec
-	spec.Run, spec.Setup, spec.Workdir, spec.Image, spec.Env = "again", "", "", "", nil
+	spec.Run, spec.Setup, spec.Workdir, spec.Image, spec.Python, spec.Env = "again", "", "", "", nil, nil
 	spec.Needs, spec.Data, spec.Deadline, spec.Budget, spec.Target = nil, nil, nil, 0, nil
 	if spec.Place == "" {
 		spec.Place = job.PlaceAny

@@ -112,7 +112,7 @@ func sameInventory(a, b *fleet.Inventory) bool {
 		x.Isolation == z.Isolation && x.MixUsers == z.MixUsers && x.SingleUser == z.SingleUser && x.Metadata == z.Metadata &&
 		x.Restores == z.Restores && x.Suspends == z.Suspends && x.Secrets == z.Secrets && same(x.Problem, z.Problem) &&
 		slices.Equal(x.Shared, z.Shared) && same(x.Snapshots, z.Snapshots) &&
-		same(x.Containers, z.Containers)
+		same(x.Containers, z.Containers) && same(x.Environments, z.Environments)
 }
 
 // rememberShared returns an inventory that knows which shared file systems the node has ever found.
