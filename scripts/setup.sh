@@ -4,7 +4,7 @@
 #   run    Go and python3: a yard on this machine and its examples
 #   test   + PostgreSQL, a C compiler (the race detector needs one), the solvers CBC and
 #          GLPK, moto (an EC2 and S3 API server), versitygw (an S3 API server), promtool,
-#          PyTorch and others for real trainings, CRIU (snapshots of processes), podman (containers), ip and nft
+#          PyTorch and others for real trainings, CRIU (snapshots of processes), podman (containers), uv (Python environments), ip and nft
 #          (networks that tests break), Node.js and Chromium (the portal), and in CI Slurm
 #   check  + golangci-lint and govulncheck, built once into the user's cache, ruff and mypy
 #
@@ -100,6 +100,7 @@ need_test() {
   scripts/setup-train.sh >/dev/null || missing "PyTorch, transformers or tensorboard" "tests of forecasts on real trainings are skipped"
   scripts/setup-criu.sh >/dev/null || missing "CRIU 4" "tests of snapshots are skipped"
   [ "$(id -u)" = 0 ] || missing root "tests of snapshots and of broken networks are skipped: they need namespaces and CRIU as root"
+  scripts/setup-uv.sh >/dev/null || missing uv "tests of Python environments by uv are skipped, those by pip run"
   scripts/setup-recipes.sh >/dev/null || missing "transformers with a Trainer" "the recipe for Hugging Face is not tested"
   scripts/setup-promtool.sh >/dev/null || missing promtool "the alert rules in deploy/ are not checked"
   wait "$web" || missing "Node.js 20.19" "the portal is not tested"

@@ -156,6 +156,7 @@ type Agent struct {
 	machine       *inventory.Machine // nil if the configuration brings its own Inventory
 	abilities     abilities          // which snapshots it can take
 	containers    containers         // whether it runs jobs in containers
+	environments  environments       // with what it makes Python environments
 	identity      *auth.NodeIdentity
 	client        atomic.Pointer[api.Client]
 	servers       *servers
@@ -338,6 +339,7 @@ func (a *Agent) scanMachine(ctx context.Context) (inventory.Found, error) {
 	if err == nil {
 		found.Inventory.Snapshots = a.abilities.of(ctx, &a.cfg, found.Inventory.GPUs)
 		found.Inventory.Containers = a.containers.look(ctx, a.cfg.Containers, a.clk.Now())
+		found.Inventory.Environments = a.environments.look(ctx, a.cfg.Isolated, a.clk.Now())
 	}
 
 	return found, err

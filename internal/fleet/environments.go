@@ -8,9 +8,9 @@ import (
 
 // Environments says with what a node makes Python environments: programs that its jobs find on their PATH.
 type Environments struct {
-	UV      string `json:"uv,omitempty" maxLength:"100" doc:"uv with its version"`
-	Pythons string `json:"pythons,omitempty" maxLength:"500" doc:"interpreters that have venv and pip, as in Python 3.11.7, 3.12.1"`
-	Conda   string `json:"conda,omitempty" maxLength:"100" doc:"micromamba, mamba or conda, with its version"`
+	UV      string `json:"uv,omitempty" maxLength:"100" doc:"uv, if it is there"`
+	Pythons string `json:"pythons,omitempty" maxLength:"500" doc:"interpreters that have venv and pip, as in Python 3.11, 3.12"`
+	Conda   string `json:"conda,omitempty" maxLength:"100" doc:"micromamba, mamba or conda, if one is there"`
 }
 
 // pythonPrefix is what Pythons begins with.

@@ -65,9 +65,9 @@ func PythonVersion(text string) bool {
 	return true
 }
 
-// VersionFits reports whether an interpreter of the version have is one that a job asks for: 3.11.7 fits 3.11 and "".
+// VersionFits reports whether an interpreter may be what a job asks for. What is known of it is 3.11, which may be 3.11.7.
 func VersionFits(have, want string) bool {
-	return want == "" || have == want || strings.HasPrefix(have, want+".")
+	return want == "" || have == want || strings.HasPrefix(want, have+".")
 }
 
 // textBytes is how much text it holds.

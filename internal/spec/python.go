@@ -76,7 +76,9 @@ func versionKind() kind {
 
 			return "must be a version of Python 3 such as 3.11 or 3.11.7", "write it as in version: 3.11"
 		})
-	k.schema = func() schema { return schema{"type": []string{"string", "number"}, "pattern": `^3\.[0-9]+(\.[0-9]+)?$`} }
+	k.schema = func() schema {
+		return schema{"type": []string{"string", "number"}, "pattern": `^3\.[0-9]+(\.[0-9]+)?$`}
+	}
 
 	return k
 }

@@ -183,7 +183,7 @@ func (r *Runtime) monitor(rk *rank) {
 	r.watched.remove(rk.name)
 	r.closeEndpoint(rk)
 
-	if rk.rec.Setup != nil {
+	if rk.rec.Setup != nil || rk.rec.Launch.Python != nil {
 		r.pruneSetups() // it may have been the last rank to use a set-up
 		r.pruneCheckpoints()
 	}

@@ -27,6 +27,11 @@
 // leaves nothing behind. Set-ups that no run uses are removed when they are old or
 // the cache is full, the least recently used first.
 //
+// # Environments
+//
+// A launch may ask for a Python environment (package pyenv). The supervisor makes it before the set-up, in the same
+// cache, by the same rules: <data>/setups/py-<key>/dir, made once while others wait, read-only after that.
+//
 // # Users
 //
 // With Options.Users each program runs as a user of its own (package sandbox), and so does its set-up: the cached

@@ -113,6 +113,10 @@ func (r *Runtime) check(s rundir.Spec) error {
 		return err
 	}
 
+	if err := checkPython(s); err != nil {
+		return err
+	}
+
 	for key, value := range s.Launch.Env {
 		if key == "" || strings.ContainsAny(key, "=\x00") || strings.ContainsRune(value, 0) {
 			return fault.New(fault.Invalid, "bad_env", "%q is not a valid environment variable", key).WithField("env")

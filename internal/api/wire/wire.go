@@ -29,7 +29,7 @@ type Launch struct {
 	OwnerNumber int    `json:"owner_number,omitempty" doc:"number of the owner, never that of another user of the yard"`
 	Workdir     string `json:"workdir,omitempty" doc:"digest of the manifest of the working directory"`
 	// Image is for an agent of capability 18 or later.
-	Image      string            `json:"image,omitempty" doc:"container image that the program runs in"`
+	Image string `json:"image,omitempty" doc:"container image that the program runs in"`
 	// Python is for an agent of capability 19 or later.
 	Python     *job.Python       `json:"python,omitempty" doc:"environment that set-up and program run in"`
 	Setup      string            `json:"setup,omitempty"`

@@ -42,10 +42,13 @@ func QuoteLastLine(line string) string {
 }
 
 // Clip makes a line of output printable and short enough to be quoted in a reason.
-func Clip(s string) string {
+func Clip(s string) string { return ClipTo(s, maxQuote) }
+
+// ClipTo makes a text printable and at most as long as is given, in bytes.
+func ClipTo(s string, most int) string {
 	s = strings.TrimSpace(strings.ToValidUTF8(strings.Map(printable, s), "?"))
-	if len(s) > maxQuote {
-		s = strings.ToValidUTF8(s[:maxQuote], "") + "…"
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
 	}
 
 	return s

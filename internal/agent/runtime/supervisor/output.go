@@ -109,6 +109,14 @@ func (o *output) resetTail() {
 	o.tail = nil
 }
 
+// end returns the end of the output.
+func (o *output) end() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
+	return string(o.tail)
+}
+
 // lastLine returns the last non-empty line of the output, clipped for a reason.
 func (o *output) lastLine() string {
 	o.mu.Lock()

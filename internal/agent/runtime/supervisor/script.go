@@ -84,7 +84,7 @@ func (s *supervisor) awaitScript(p *script) (r result) {
 
 	limiting := due.Done()
 	for {
-		ctx, cancel := retryAfter(s.adjustSuspension())
+		ctx, cancel := s.wakeAfter(s.adjustSuspension())
 
 		select {
 		case r.status = <-p.exit:
@@ -103,6 +103,9 @@ func (s *supervisor) awaitScript(p *script) (r result) {
 				s.guests.admit(s.houseOf(p))
 			}
 		case <-ctx.Done():
+			if s.env.making() {
+				s.showProgress()
+			}
 		}
 
 		cancel()
@@ -223,6 +226,11 @@ func (s *supervisor) launch(text string, during job.RunState) (*script, error) {
 		Env:   s.rec.Env,
 		Files: []uintptr{null.Fd(), outW.Fd(), errW.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
+	}
+
+	if s.env.making() {
+		// If this process is killed, nobody else makes the environment before the processes that do so now are gone.
+		attr.Files = append(attr.Files, s.env.maker.Fd())
 	}
 
 	leave, err := s.enterV2(attr.Sys)

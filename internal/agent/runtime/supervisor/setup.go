@@ -18,7 +18,7 @@ import (
 // release is called. If the set-up fails, setUp returns false and the ending of the rank.
 func (s *supervisor) setUp() (release func(), e rundir.Ending, ok bool) {
 	plan := s.rec.Setup
-	use, err := s.lockSetup(rundir.SetupUseLock, unix.LOCK_SH)
+	use, err := s.lockSetup(plan.Dir, rundir.SetupUseLock, unix.LOCK_SH, s.remarkWait)
 	if err != nil {
 		return func() {}, setupTrouble(err), false
 	}
@@ -28,10 +28,10 @@ func (s *supervisor) setUp() (release func(), e rundir.Ending, ok bool) {
 
 	release = func() { _ = use.Close() }
 
-	made, have, err := s.cached()
+	made, have, err := s.cached(plan.Dir)
 	if err == nil && !have {
 		var maker *os.File
-		maker, err = s.lockSetup(rundir.SetupMakeLock, unix.LOCK_EX)
+		maker, err = s.lockSetup(plan.Dir, rundir.SetupMakeLock, unix.LOCK_EX, s.remarkWait)
 		if err == nil && maker == nil {
 			return release, s.neverStarted(), false
 		}
@@ -39,7 +39,7 @@ func (s *supervisor) setUp() (release func(), e rundir.Ending, ok bool) {
 		if err == nil {
 			defer func() { _ = maker.Close() }()
 
-			made, have, err = s.cached() // another run may have made it meanwhile
+			made, have, err = s.cached(plan.Dir) // another run may have made it meanwhile
 		}
 	}
 
@@ -68,18 +68,23 @@ func setupTrouble(err error) rundir.Ending {
 	return rundir.Ending{Cause: job.CauseLaunchFailed, Reason: fmt.Sprintf("cannot prepare the set-up: %v", err)}
 }
 
-// lockSetup takes a lock of the set-up and waits while another process holds it. It returns nil if
+// remarkWait says that another run makes the same set-up.
+func (s *supervisor) remarkWait() {
+	s.out.remark("waiting for another run that is making the same set-up")
+}
+
+// lockSetup takes a lock of a set-up and waits while another process holds it; it calls waiting before. It returns nil if
 // the rank is asked to stop meanwhile.
-func (s *supervisor) lockSetup(name string, how int) (*os.File, error) {
+func (s *supervisor) lockSetup(dir, name string, how int, waiting func()) (*os.File, error) {
 	for remarked := false; ; {
-		f, err := rundir.TryLockSetup(s.rec.Setup.Dir, name, how)
+		f, err := rundir.TryLockSetup(dir, name, how)
 		if f != nil || err != nil {
 			return f, err
 		}
 
 		if !remarked {
 			remarked = true
-			s.out.remark("waiting for another run that is making the same set-up")
+			waiting()
 		}
 
 		s.await(50 * time.Millisecond)
@@ -91,9 +96,9 @@ func (s *supervisor) lockSetup(name string, how int) (*os.File, error) {
 }
 
 // cached reports whether a complete set-up is in the cache.
-func (s *supervisor) cached() (rundir.SetupResult, bool, error) {
+func (s *supervisor) cached(dir string) (rundir.SetupResult, bool, error) {
 	var made rundir.SetupResult
-	have, err := rundir.ReadJSON(filepath.Join(s.rec.Setup.Dir, rundir.SetupResultFile), &made)
+	have, err := rundir.ReadJSON(filepath.Join(dir, rundir.SetupResultFile), &made)
 	return made, have, err
 }
 
@@ -128,7 +133,7 @@ func (s *supervisor) makeSetup() (rundir.Ending, bool, error) {
 	if err := errors.Join(rundir.RemoveTree(plan.OutputDir()), rundir.RemoveTree(kept)); err != nil {
 		return rundir.Ending{}, false, err
 	}
-	if err := s.makeOutputDir(); err != nil {
+	if err := s.makeDir(plan.OutputDir()); err != nil {
 		return rundir.Ending{}, false, err
 	}
 
@@ -174,14 +179,4 @@ func (s *supervisor) makeSetup() (rundir.Ending, bool, error) {
 	}
 
 	return rundir.Ending{}, true, rundir.WriteJSON(filepath.Join(plan.Dir, rundir.SetupResultFile), made, true)
-}
-
-// makeOutputDir makes the directory that is given to the set-up.
-func (s *supervisor) makeOutputDir() error {
-	dir := s.rec.Setup.OutputDir()
-	if s.rec.User != nil {
-		return sandbox.MakeFolder(dir, s.rec.User)
-	}
-
-	return os.Mkdir(dir, 0o700)
 }

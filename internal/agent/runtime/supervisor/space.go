@@ -199,6 +199,10 @@ func (s *supervisor) dump(p *script, grace time.Duration) bool {
 		meta.Fixed = append(meta.Fixed, dir)
 	}
 
+	if dir := s.env.outputDir(); dir != "" {
+		meta.Fixed = append(meta.Fixed, dir)
+	}
+
 	for _, d := range s.rec.Launch.Data {
 		meta.Fixed = append(meta.Fixed, d.Path)
 	}

@@ -84,6 +84,7 @@ type supervisor struct {
 	guests        visitors
 	container     *rundir.Container // in which the program runs; nil for none
 	troubled      atomic.Bool       // an error was logged
+	env           *environment      // the Python environment of its scripts; nil for none
 }
 
 // Run executes the rank whose run directory is dir and returns the exit status of the process. Only
@@ -205,6 +206,18 @@ func (s *supervisor) limit() {
 func (s *supervisor) execute() rundir.Ending {
 	if s.stopRequested() {
 		return s.neverStarted()
+	}
+
+	if s.rec.Launch.Python != nil {
+		release, e, ok := s.provideEnvironment()
+		defer release()
+
+		if !ok {
+			return e
+		}
+		if s.stopRequested() {
+			return s.neverStarted()
+		}
 	}
 
 	if s.rec.Setup != nil {

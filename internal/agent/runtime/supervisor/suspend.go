@@ -168,8 +168,13 @@ func (s *supervisor) wake() (able bool) {
 	return s.cuda() == nil
 }
 
-// retryAfter returns a context that ends when a program that could not be resumed tries again, or never.
-func retryAfter(again bool) (context.Context, context.CancelFunc) {
+// wakeAfter returns a context that ends when a program that could not be resumed tries again, or when the progress of an
+// environment is to be recorded, or never.
+func (s *supervisor) wakeAfter(again bool) (context.Context, context.CancelFunc) {
+	if s.env.making() {
+		return context.WithTimeout(context.Background(), environmentEvery)
+	}
+
 	if again {
 		return context.WithTimeout(context.Background(), resumeRetry)
 	}

@@ -59,9 +59,13 @@ func (s *supervisor) view(during job.RunState) (sandbox.View, error) {
 		v.Mounts = append(v.Mounts, sandbox.Mount{From: path, To: path, ReadOnly: true})
 	}
 
-	if dir := s.rec.Setup.OutputDir(); dir != "" {
+	if dir := s.rec.Setup.OutputDir(); dir != "" && !s.env.making() { // a set-up comes after the environment
 		// Only the set-up itself writes there: what later runs of the same owner find must be what it made.
 		v.Mounts = append(v.Mounts, sandbox.Mount{From: dir, To: dir, ReadOnly: during == job.RunRunning})
+	}
+
+	if dir := s.env.outputDir(); dir != "" {
+		v.Mounts = append(v.Mounts, sandbox.Mount{From: dir, To: dir, ReadOnly: !s.env.making()})
 	}
 
 	if during == job.RunRunning { // before that it need not be there

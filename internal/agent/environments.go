@@ -1,0 +1,136 @@
+package agent
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"trainyard/internal/agent/pyenv"
+	"trainyard/internal/agent/sandbox"
+	"trainyard/internal/fleet"
+	"trainyard/internal/job"
+)
+
+// environments is with what the machine makes Python environments. It is looked for now and then: somebody may install
+// a tool.
+type environments struct {
+	mu       sync.Mutex
+	found    *fleet.Environments
+	at       time.Time
+	versions map[string]string // of interpreters that were asked, by path
+}
+
+// look returns with what jobs make Python environments here: programs on their PATH that they may execute.
+func (e *environments) look(ctx context.Context, isolated bool, now time.Time) *fleet.Environments {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+
+	if e.found != nil && now.Sub(e.at) < lookEvery {
+		return e.found
+	}
+
+	var user *sandbox.User
+	if isolated {
+		user = &sandbox.User{Name: "nobody", UID: nobody, GID: nobody} // who has no more rights than any job
+	}
+
+	tools := pyenv.Find(os.Getenv("PATH"), user.MayExecute)
+	found := fleet.Environments{UV: baseName(tools.UV), Conda: baseName(tools.Conda)}
+
+	var versions []string
+	for _, python := range tools.Pythons {
+		if v := e.version(ctx, python, isolated); v != "" && !slices.Contains(versions, v) {
+			versions = append(versions, v)
+		}
+	}
+
+	if ctx.Err() != nil {
+		return e.found // the agent is stopping, which says nothing about the machine
+	}
+
+	found.Pythons = fleet.PythonsOf(versions)
+	e.found, e.at = &found, now
+
+	return e.found
+}
+
+// nobody is the uid and gid that own nothing.
+const nobody = 65534
+
+// version returns the version of an interpreter that has venv and pip, as in 3.11; "" for others. Most have it in their
+// names and bring these modules in a known place, so that nothing has to be started.
+func (e *environments) version(ctx context.Context, python string, isolated bool) string {
+	if real, err := filepath.EvalSymlinks(python); err == nil {
+		name := filepath.Base(real)
+		lib := filepath.Join(filepath.Dir(filepath.Dir(real)), "lib", name)
+
+		if _, err := os.Stat(filepath.Join(lib, "os.py")); err == nil {
+			v := strings.TrimPrefix(name, "python")
+			if !job.PythonVersion(v) || !isFile(lib, "venv") || !isFile(lib, "ensurepip") {
+				return ""
+			}
+
+			return v
+		}
+	}
+
+	if v, asked := e.versions[python]; asked {
+		return v
+	}
+
+	v := askVersion(ctx, python, isolated)
+	if ctx.Err() == nil {
+		if e.versions == nil {
+			e.versions = map[string]string{}
+		}
+
+		e.versions[python] = v
+	}
+
+	return v
+}
+
+func isFile(lib, module string) bool {
+	info, err := os.Stat(filepath.Join(lib, module, "__init__.py"))
+	return err == nil && info.Mode().IsRegular()
+}
+
+// askTimeout is how long an interpreter may take to say its version.
+const askTimeout = 10 * time.Second
+
+// askVersion starts an interpreter for its version. Where jobs are walled off it has no rights of the agent.
+func askVersion(ctx context.Context, python string, isolated bool) string {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+
+	cmd := exec.CommandContext(ctx, python, "-c",
+		`import sys, venv, ensurepip; print("%d.%d" % sys.version_info[:2])`)
+	if isolated {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		cmd.Dir, cmd.Env = "/", []string{"PATH=" + os.Getenv("PATH"), "HOME=/"}
+	}
+
+	out, err := cmd.Output()
+	v := strings.TrimSpace(string(out))
+
+	if err != nil || !job.PythonVersion(v) {
+		return ""
+	}
+
+	return v
+}
+
+// baseName returns the name of a program, "" for none.
+func baseName(path string) string {
+	if path == "" {
+		return ""
+	}
+
+	return filepath.Base(path)
+}
