@@ -52,7 +52,7 @@ type Node struct {
 	// Containers is absent if the agent is too old to say it.
 	Containers *fleet.Containers `json:"containers,omitempty" doc:"whether it runs jobs in containers"`
 	// Environments is absent if the agent is too old to say it.
-	Environments *fleet.Environments `json:"environments,omitempty" doc:"which Python environments it can make for jobs"`
+	Environments *fleet.Environments `json:"environments,omitempty" doc:"which Python environments it can build for jobs"`
 	// Shared is absent if none is declared for the node.
 	Shared   []fleet.Shared `json:"shared,omitempty" doc:"shared file systems that are declared for it"`
 	GPUs     []GPU          `json:"gpus"`

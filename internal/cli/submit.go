@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -135,6 +136,10 @@ func (a *app) doSubmit(ctx context.Context, draft *jobfile.Draft, f submitFlags)
 	var tree *workdir.Tree
 	if draft.Workdir != "" {
 		tree, err = a.scan(ctx, draft.Workdir, f.include)
+		if err == nil {
+			err = uploaded(tree, draft)
+		}
+
 		if err != nil {
 			return err
 		}
@@ -501,6 +506,22 @@ func (a *app) scan(ctx context.Context, dir string, include []string) (*workdir.
 
 // largeWorkdir is from how many bytes on people are warned: programs are smaller, data is not.
 const largeWorkdir = 100 << 20
+
+// uploaded refuses a draft with a Python environment whose file would not be uploaded: its jobs would fail.
+func uploaded(tree *workdir.Tree, draft *jobfile.Draft) error {
+	for _, name := range draft.Files {
+		there := func(f api.ManifestFile) bool {
+			return f.Path == name || f.Link != "" && strings.HasPrefix(name, f.Path+"/")
+		}
+
+		if !slices.ContainsFunc(tree.Manifest.Files, there) {
+			return fault.New(fault.Invalid, "no_file", "%s is not among the files of the working directory %s", name, draft.Workdir).
+				WithField("python").WithRemedy("correct the path, or upload it with --include %s if it is ignored", name)
+		}
+	}
+
+	return nil
+}
 
 // noteSize says how much is uploaded.
 func (a *app) noteSize(dir string, tree *workdir.Tree) {

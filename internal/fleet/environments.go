@@ -32,7 +32,7 @@ func (inv *Inventory) Builds(by job.Builder, version string) Ability {
 
 	switch {
 	case e == nil:
-		return Ability{Reason: "its agent makes no Python environments"}
+		return Ability{Reason: "its agent builds no Python environments"}
 	case by == job.BuilderConda && e.Conda == "":
 		return Ability{Reason: "it has none of micromamba, mamba and conda"}
 	case by == job.BuilderUV && e.UV == "":

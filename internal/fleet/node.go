@@ -181,7 +181,7 @@ type Inventory struct {
 	Snapshots *Snapshots `json:"snapshots,omitempty"`
 	// Containers says whether the node runs jobs in containers; nil if its agent is of an earlier version.
 	Containers *Containers `json:"containers,omitempty"`
-	// Environments says which Python environments the node can make; nil if its agent is of an earlier version.
+	// Environments says which Python environments the node can build; nil if its agent is of an earlier version.
 	Environments *Environments `json:"environments,omitempty"`
 	// Shared says of each shared file system that is declared for the node whether it is there.
 	Shared []Shared `json:"shared,omitempty"`

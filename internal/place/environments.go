@@ -41,7 +41,7 @@ func noBuilder(v *View, need fleet.Need) Why {
 
 	return Why{
 		Blocker:  BlockNoFit,
-		Sentence: "needs a node that can make " + what + ", and none that could run it can; " + reason,
+		Sentence: "needs a node that can build " + what + ", and none that could run it can; " + reason,
 		Remedies: []Remedy{remedy("install " + tool + " on a node where all its users can run it")},
 	}
 }

@@ -17,8 +17,8 @@ func TestWhyAJobWithAnEnvironmentWaits(t *testing.T) {
 	asks := func(p job.Python) func(*job.Spec) { return func(s *job.Spec) { s.Python = &p } }
 
 	const (
-		none    = "needs a node that can make its Python environment, and none that could run it can; a: "
-		version = "needs a node that can make an environment with Python 3.12, and none that could run it can; a: "
+		none    = "needs a node that can build its Python environment, and none that could run it can; a: "
+		version = "needs a node that can build an environment with Python 3.12, and none that could run it can; a: "
 		uv      = "install uv on a node where all its users can run it"
 		conda   = "install micromamba on a node where all its users can run it"
 	)
@@ -28,7 +28,7 @@ func TestWhyAJobWithAnEnvironmentWaits(t *testing.T) {
 		job          func(*job.Spec)
 		want, remedy string
 	}{
-		"an earlier agent": {nil, asks(job.Python{Packages: []string{"a"}}), none + "its agent makes no Python environments", uv},
+		"an earlier agent": {nil, asks(job.Python{Packages: []string{"a"}}), none + "its agent builds no Python environments", uv},
 		"no tool": {
 			has(fleet.Environments{}), asks(job.Python{Requirements: "r.txt"}),
 			none + "it has neither uv nor a Python with venv and pip", uv,

@@ -11,7 +11,7 @@ import (
 )
 
 // TestAJobWithAPythonEnvironment goes the way of a researcher: a job file with requirements, a second job that finds the
-// environment, a command in it, and a package that does not exist.
+// environment though its code has changed, a file that is not there, and a package that does not exist.
 func TestAJobWithAPythonEnvironment(t *testing.T) {
 	t.Parallel()
 	index := pypi.Serve(t,
@@ -40,11 +40,10 @@ func TestAJobWithAPythonEnvironment(t *testing.T) {
 		return path
 	}
 
-	gate := write("gate.py", "import os, time\nwhile not os.path.exists('open'): time.sleep(0.05)\n")
 	write("requirements.txt", "alpha\n")
 	write("train.py", "import alpha, beta\nprint('alpha', alpha.VERSION, 'beta', beta.VERSION)\n")
 	file := write("job.yaml", "workdir: .\npython: {requirements: requirements.txt}\nresources: {cpus: 0.1}\nenv: {PIP_INDEX_URL: '"+
-		index.URL+"'}\nrun: [python train.py, echo ready, python "+filepath.Base(gate)+"]\n")
+		index.URL+"'}\nrun: [python train.py, alpha-tool]\n")
 
 	submit := func() string {
 		t.Helper()
@@ -52,17 +51,13 @@ func TestAJobWithAPythonEnvironment(t *testing.T) {
 	}
 
 	first := submit()
-	y.awaitOutput(t, first, "alpha 1.0 beta 0.5")
-	y.awaitOutput(t, first, "ready")
-
-	if got := y.succeed(t, "exec", first, "--", "alpha-tool").out; got != "tool of alpha\n" {
-		t.Errorf("a command in the job prints %q", got)
-	}
-
-	y.succeed(t, "exec", first, "--", "touch", "open")
 	y.succeed(t, "wait", first)
 
-	write("train.py", "import alpha\nprint('changed code, alpha', alpha.VERSION)\nopen('open', 'w')\n")
+	if got := y.succeed(t, "logs", first).out; !strings.Contains(got, "alpha 1.0 beta 0.5\ntool of alpha\n") {
+		t.Errorf("the first job prints %q", got)
+	}
+
+	write("train.py", "import alpha\nprint('changed code, alpha', alpha.VERSION)\n")
 
 	second := submit()
 	y.succeed(t, "wait", second)
@@ -74,6 +69,11 @@ func TestAJobWithAPythonEnvironment(t *testing.T) {
 
 	if n := index.Asked("alpha"); n != 1 {
 		t.Errorf("the environment was made %d times", n)
+	}
+
+	other := write("other.yaml", "workdir: .\npython: {uv: uv.lock}\nrun: python train.py\n")
+	if r := y.exits(t, 2, "submit", "-y", other); !strings.Contains(r.err, "uv.lock is not among the files of the working directory") {
+		t.Errorf("a job file without its lock file is answered with %s", r)
 	}
 
 	write("requirements.txt", "alpha\nno-such-package\n")

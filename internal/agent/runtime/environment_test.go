@@ -190,10 +190,10 @@ func TestAnEnvironmentIsMadeOnceAndShared(t *testing.T) {
 		arrived, open := gate(t, y.index)
 		first := y.launch(p, printVersions)
 		y.awaitDownload(first, arrived)
-		y.awaitReason(first, "making the Python environment")
+		y.awaitReason(first, "building the Python environment")
 
 		second := y.launch(p, printVersions, func(l *api.Launch) { l.Workdir, l.Setup = "sha256:2", printVersions })
-		y.awaitReason(second, "waiting for another run that is making the same Python environment")
+		y.awaitReason(second, "waiting for another run that is building the same Python environment")
 		open()
 
 		want := "1.0 0.5 False\ntool of alpha\n"
@@ -319,7 +319,7 @@ func TestAnEnvironmentWhoseAgentIsRestarted(t *testing.T) {
 	run := y.launch(job.Python{Packages: []string{"alpha==1.0"}}, printVersions)
 	y.awaitDownload(run, arrived)
 	y.reopen()
-	y.awaitReason(run, "making the Python environment")
+	y.awaitReason(run, "building the Python environment")
 	open()
 	check(t, y.end(run), 0, "", "", false, "")
 }
@@ -343,7 +343,7 @@ func TestAnEnvironmentThatCannotBeMade(t *testing.T) {
 			run := y.launch(tc.p, "echo never")
 			s := y.end(run)
 
-			if s.Cause != job.CauseSetupFailed || !strings.HasPrefix(s.Reason, "cannot make the Python environment: ") {
+			if s.Cause != job.CauseSetupFailed || !strings.HasPrefix(s.Reason, "cannot build the Python environment: ") {
 				t.Errorf("%+v: %s: %s", tc.p, s.Cause, s.Reason)
 			}
 

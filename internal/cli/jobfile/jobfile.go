@@ -35,6 +35,7 @@ type Draft struct {
 	Params  map[string]string // values of its parameters
 	Workdir string            // folder to ship, "" if none
 	Digest  string            // of the shipped folder
+	Files   []string          // those of the folder that environments are made of
 	Filled  bool              // the server has to fill in placeholders, or make an array
 }
 
@@ -152,6 +153,7 @@ func (m Maker) Make(text []byte, dir string, ch Changes) (*Draft, error) {
 	}
 
 	d.Filled = len(params) > 0 || filled(file)
+	d.Files = environmentFiles(file)
 
 	changed, err := ch.apply(file, given)
 	if err != nil || !changed {
@@ -361,4 +363,16 @@ func envLines(text []byte, path string, into map[string]string) error {
 	}
 
 	return lines.Err()
+}
+
+// environmentFiles returns the files of the working directory that the Python environments of jobs are made of.
+func environmentFiles(file *spec.File) []string {
+	var files []string
+	for i := range file.Jobs {
+		if p := file.Jobs[i].Spec.Python; p != nil && p.File() != "" {
+			files = append(files, filepath.ToSlash(filepath.Clean(p.File())))
+		}
+	}
+
+	return files
 }

@@ -2602,6 +2602,14 @@ export interface components {
             /** @description why it runs none */
             reason?: string;
         };
+        FleetEnvironments: {
+            /** @description micromamba, mamba or conda, if one is there */
+            conda?: string;
+            /** @description interpreters that have venv and pip, as in Python 3.11, 3.12 */
+            pythons?: string;
+            /** @description uv, if it is there */
+            uv?: string;
+        };
         FleetGPU: {
             /** Format: double */
             achievable_tflops?: number;
@@ -2663,6 +2671,7 @@ export interface components {
             cpus: string;
             disk: string;
             draw_w?: number[];
+            environments?: components["schemas"]["FleetEnvironments"];
             gpus?: components["schemas"]["FleetGPU"][];
             isolation?: string;
             kernel?: string;
@@ -3766,6 +3775,8 @@ export interface components {
              * @description measured power draw at the current number of busy GPUs, in watts
              */
             draw_w?: number;
+            /** @description which Python environments it can build for jobs */
+            environments?: components["schemas"]["FleetEnvironments"];
             /** @description its GPUs are fake (testing only) */
             fake_gpus?: boolean;
             gpus: components["schemas"]["GPU"][];

@@ -27,7 +27,7 @@ type environment struct {
 }
 
 // environmentTrouble begins the reason of a rank that has no environment.
-const environmentTrouble = "cannot make the Python environment: "
+const environmentTrouble = "cannot build the Python environment: "
 
 // outputDir returns the directory of the environment, "" for a rank without one.
 func (e *environment) outputDir() string {
@@ -134,7 +134,7 @@ func (s *supervisor) planEnvironment() (*environment, error) {
 
 // showWait says that another run makes the same environment.
 func (s *supervisor) showWait() {
-	const words = "waiting for another run that is making the same Python environment"
+	const words = "waiting for another run that is building the same Python environment"
 	s.out.remark(words)
 	s.state.Reason = words
 	s.record()
@@ -191,8 +191,8 @@ func (s *supervisor) makeEnvironment() (rundir.Ending, bool, error) {
 		return rundir.Ending{}, false, err
 	}
 
-	s.out.remark("making Python environment %s", plan.Key)
-	s.state.Reason = "making the Python environment"
+	s.out.remark("building Python environment %s", plan.Key)
+	s.state.Reason = "building the Python environment"
 
 	r, err := s.runScript(text, job.RunPreparing)
 	if err != nil {
@@ -277,7 +277,7 @@ func (s *supervisor) showProgress() {
 	}
 
 	s.env.shown = words
-	s.state.Reason = "making the Python environment: " + rundir.Clip(words)
+	s.state.Reason = "building the Python environment: " + rundir.Clip(words)
 	s.record()
 }
 
