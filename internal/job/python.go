@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Python is the environment that a job's set-up and program run in: an interpreter and packages, made on the node before
-// they start. At most one of Requirements, Packages, UV and Conda is given; without any there are no packages.
+// Python is the environment that a job's set-up and program run in: an interpreter and packages, made on the node
+// before they start. At most one of Requirements, Packages, UV and Conda is given; without any there are no packages.
 type Python struct {
 	Version      string   `json:"version,omitempty"`      // of the interpreter, as in 3.11; "" for that of the node
 	Requirements string   `json:"requirements,omitempty"` // path of a requirements file in the working directory
@@ -65,7 +65,8 @@ func PythonVersion(text string) bool {
 	return true
 }
 
-// VersionFits reports whether an interpreter may be what a job asks for. What is known of it is 3.11, which may be 3.11.7.
+// VersionFits reports whether an interpreter may be what a job asks for. What is known of it is 3.11, which may be
+// 3.11.7.
 func VersionFits(have, want string) bool {
 	return want == "" || have == want || strings.HasPrefix(want, have+".")
 }

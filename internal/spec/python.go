@@ -33,8 +33,8 @@ func pythonField() field {
 				kind:    versionKind(),
 				example: "3.11",
 				also:    []string{"python_version"},
-				doc: "The version of Python, such as 3.11 or 3.11.7; without it that of the node, or what the lock file asks for. " +
-					"Nodes with uv fetch a version that they do not have.",
+				doc: "The version of Python, such as 3.11 or 3.11.7; without it that of the node, or what the lock file asks " +
+					"for. Nodes with uv fetch a version that they do not have.",
 			},
 			{
 				name:    "requirements",

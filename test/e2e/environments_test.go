@@ -10,8 +10,8 @@ import (
 	"trainyard/test/pypi"
 )
 
-// TestAJobWithAPythonEnvironment goes the way of a researcher: a job file with requirements, a second job that finds the
-// environment though its code has changed, a file that is not there, and a package that does not exist.
+// TestAJobWithAPythonEnvironment goes the way of a researcher: a job file with requirements, a second job that finds
+// the environment though its code has changed, a file that is not there, and a package that does not exist.
 func TestAJobWithAPythonEnvironment(t *testing.T) {
 	t.Parallel()
 	index := pypi.Serve(t,
@@ -72,7 +72,7 @@ func TestAJobWithAPythonEnvironment(t *testing.T) {
 	}
 
 	other := write("other.yaml", "workdir: .\npython: {uv: uv.lock}\nrun: python train.py\n")
-	if r := y.exits(t, 2, "submit", "-y", other); !strings.Contains(r.err, "uv.lock is not among the files of the working directory") {
+	if r := y.exits(t, 104, "submit", "-y", other); !strings.Contains(r.err, "uv.lock is not among the files of the working directory") {
 		t.Errorf("a job file without its lock file is answered with %s", r)
 	}
 

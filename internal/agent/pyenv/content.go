@@ -335,7 +335,9 @@ func remote(line string) bool {
 	case strings.Contains(lower, "://"):
 		return true
 	case lower[0] == '-':
-		for _, plain := range []string{"--pre", "--prefer-binary", "--no-binary", "--only-binary", "--require-hashes", "--no-index"} {
+		for _, plain := range []string{
+			"--pre", "--prefer-binary", "--no-binary", "--only-binary", "--require-hashes", "--no-index",
+		} {
 			if strings.HasPrefix(lower, plain) {
 				return true
 			}

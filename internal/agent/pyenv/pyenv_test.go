@@ -2,6 +2,7 @@ package pyenv
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,9 +82,7 @@ func TestKey(t *testing.T) {
 			t.Parallel()
 			all := map[string]string{}
 			for _, m := range []map[string]string{files, tc.files} {
-				for k, v := range m {
-					all[k] = v
-				}
+				maps.Copy(all, m)
 			}
 
 			r := request(tree(t, all), p)

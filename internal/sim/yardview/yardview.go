@@ -430,6 +430,8 @@ func nodeOf(a *api.Node) fleet.Node {
 			SingleUser: a.SingleUser,
 			Snapshots:  a.Snapshots,
 			Suspends:   a.Snapshots != nil && a.Snapshots.Suspend.OK,
+
+			Environments: a.Environments,
 		},
 	}
 

@@ -140,8 +140,8 @@ func (s *supervisor) showWait() {
 	s.record()
 }
 
-// takeEnvironment takes the environment from the cache. If it is not there, it takes the lock under which it is made; if
-// another run holds that, it waits for the other and takes what that has made.
+// takeEnvironment takes the environment from the cache. If it is not there, it takes the lock under which it is made.
+// If another run holds that, it waits for the other and takes what that has made.
 func (s *supervisor) takeEnvironment() (have, stopped bool, err error) {
 	dir := s.env.plan.Dir
 
@@ -230,8 +230,8 @@ func (s *supervisor) classifyEnvironment(r result) rundir.Ending {
 // maxExplanation is how many bytes the explanation of a failure may have.
 const maxExplanation = 1200
 
-// sealEnvironment lets nobody write to an environment any more, and makes sure that a power cut after this takes none of
-// its files.
+// sealEnvironment lets nobody write to an environment any more, and makes sure that a power cut after this takes none
+// of its files.
 func (s *supervisor) sealEnvironment(dir string) error {
 	if s.rec.User != nil {
 		if err := sandbox.Seal(dir, s.rec.User); err != nil {
@@ -299,7 +299,8 @@ func installed(dir string) int {
 
 	for _, version := range list(root, lib) {
 		for _, name := range list(root, filepath.Join(lib, version, "site-packages")) {
-			if strings.HasSuffix(name, ".dist-info") && !strings.HasPrefix(name, "pip-") && !strings.HasPrefix(name, "setuptools-") {
+			own := strings.HasPrefix(name, "pip-") || strings.HasPrefix(name, "setuptools-") // which come with it
+			if strings.HasSuffix(name, ".dist-info") && !own {
 				count++
 			}
 		}

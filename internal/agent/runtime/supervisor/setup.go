@@ -73,8 +73,8 @@ func (s *supervisor) remarkWait() {
 	s.out.remark("waiting for another run that is making the same set-up")
 }
 
-// lockSetup takes a lock of a set-up and waits while another process holds it; it calls waiting before. It returns nil if
-// the rank is asked to stop meanwhile.
+// lockSetup takes a lock of a set-up and waits while another process holds it; it calls waiting before. It returns nil
+// if the rank is asked to stop meanwhile.
 func (s *supervisor) lockSetup(dir, name string, how int, waiting func()) (*os.File, error) {
 	for remarked := false; ; {
 		f, err := rundir.TryLockSetup(dir, name, how)

@@ -168,8 +168,8 @@ func (s *supervisor) wake() (able bool) {
 	return s.cuda() == nil
 }
 
-// wakeAfter returns a context that ends when a program that could not be resumed tries again, or when the progress of an
-// environment is to be recorded, or never.
+// wakeAfter returns a context that ends when a program that could not be resumed tries again, or when the progress of
+// an environment is to be recorded, or never.
 func (s *supervisor) wakeAfter(again bool) (context.Context, context.CancelFunc) {
 	if s.env.making() {
 		return context.WithTimeout(context.Background(), environmentEvery)
