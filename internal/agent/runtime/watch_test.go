@@ -2,12 +2,15 @@ package runtime
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"trainyard/internal/agent/runtime/process"
+	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/clock"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -155,4 +158,52 @@ func TestAKilledWatcherIsReplaced(t *testing.T) {
 	}
 
 	y.open()
+}
+
+// A watcher ends a rank whose state is damaged, too, and the end that it records is that of the rank.
+func TestAWatcherEndsARankWhoseStateIsDamaged(t *testing.T) {
+	t.Parallel()
+
+	for name, record := range map[string]bool{"the record is there": true, "the record is damaged, too": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := newYard(t)
+			s, pid := y.sleeper(t)
+			watcher, ok := process.Read(y.awaitWatcher(s.Run))
+			if !ok {
+				t.Fatal("the watcher is gone")
+			}
+
+			supervisor := y.supervisor(s)
+
+			// The agent is closed, so that the watcher is the one who ends the rank.
+			if err := y.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Truncate(filepath.Join(y.runDir(s.Run), rundir.StateFile), 0); err != nil {
+				t.Fatal(err)
+			}
+
+			if !record {
+				y.cutRecord(s.Run)
+			}
+
+			if err := unix.Kill(supervisor, unix.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+
+			y.awaitGone(watcher)
+
+			if alive(t, pid) {
+				t.Error("the program still runs")
+			}
+
+			y.open()
+
+			st, known := y.Status(s.Run, 0)
+			if known != record || record && (st.Run != s.Run || st.Epoch != s.Epoch || st.Cause != job.CauseNodeLost) {
+				t.Errorf("the rank is known: %t, as %+v", known, st)
+			}
+		})
+	}
 }

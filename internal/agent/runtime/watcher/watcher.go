@@ -244,6 +244,9 @@ func (r *rank) endOnce(ctx context.Context) (over bool, err error) {
 
 	r.log.Warn("the supervisor is gone: ending the rank", "supervisor", r.supervisor.PID)
 
+	if g.State.Run == "" { // nothing says which rank it was, so an end would be that of another
+		return true, g.endProcesses(ctx)
+	}
 	if err := g.Bury(ctx); err != nil {
 		return false, err
 	}
@@ -252,11 +255,20 @@ func (r *rank) endOnce(ctx context.Context) (over bool, err error) {
 }
 
 // over reports whether nothing of the rank can be left: its end is recorded, or it was never begun. It reads the
-// state. A rank whose state is damaged is not over: its processes are found by their directory.
+// state. A rank whose state is damaged is not over: its processes are found by their directory, and what it is called
+// is in the record of its launch.
 func (r *rank) over(st *rundir.State) bool {
 	begun, err := rundir.ReadState(r.dir, st)
 	if err != nil {
 		r.log.Error("cannot read the state of the rank", "error", err)
+
+		var rec rundir.Record
+		if _, err := rundir.ReadJSON(filepath.Join(r.dir, rundir.LaunchFile), &rec); err != nil {
+			r.log.Error("cannot read the record of the rank", "error", err)
+		}
+
+		*st = rundir.State{Status: rundir.NewStatus(rec.Spec)}
+
 		return false
 	}
 
