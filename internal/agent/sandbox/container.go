@@ -153,15 +153,23 @@ func InNetwork(path string, fn func() error) (err error) {
 	return err
 }
 
-// onThread runs a function on a thread of its own, which ends with it, and waits for it.
+// onThread runs a function on a thread of its own, which ends with it, and waits for it. It is never the first thread of
+// the process: that one does not end, and /proc/self shows what it sees.
 func onThread(fn func()) {
 	done := make(chan struct{})
 
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and never unlocked, so the thread ends
+		runtime.LockOSThread()
 
-		fn()
+		if unix.Gettid() == unix.Getpid() {
+			onThread(fn) // which gets another one, because this one is taken
+			runtime.UnlockOSThread()
+
+			return
+		}
+
+		fn() // the thread is never unlocked, so it ends
 	}()
 
 	<-done
