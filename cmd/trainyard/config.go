@@ -106,7 +106,8 @@ type config struct {
 	spotNotice                           string
 	cpus                                 job.CPUs
 	memory                               job.Bytes
-	minFree                              int64
+	minFree                              job.Bytes
+	minFreeShare                         float64
 	mixUsers                             bool
 	personal                             bool // jobs run under the account of whoever started the yard; not a setting
 	isolation                            string
@@ -173,6 +174,37 @@ func size(target func(c *config) *int64) func(*config, string) error {
 		*target(c) = int64(b)
 		return err
 	}
+}
+
+// minFreeDisk reads how much of a disk must be free: a size, a percentage, or both.
+func minFreeDisk(c *config, text string) error {
+	c.minFree, c.minFreeShare = 0, 0
+
+	for part := range strings.SplitSeq(text, ",") {
+		part = strings.TrimSpace(part)
+
+		percent, isShare := strings.CutSuffix(part, "%")
+		if !isShare {
+			size, err := job.ParseBytes(part)
+			if err != nil {
+				return err
+			}
+
+			c.minFree = max(c.minFree, size)
+
+			continue
+		}
+
+		share, err := strconv.ParseFloat(percent, 64)
+		if err != nil || !(share >= 0 && share < 100) {
+			return fault.New(fault.Invalid, "min_free_disk_invalid",
+				"min-free-disk must be a size and a percentage below 100, such as 2GB,1%%, got %.40q", text)
+		}
+
+		c.minFreeShare = max(c.minFreeShare, share/100)
+	}
+
+	return nil
 }
 
 // sharedFolders reads the shared file systems that an operator declares.
@@ -464,9 +496,10 @@ var agentSettings = append(append([]setting{
 	},
 	{
 		"min-free-disk",
-		"256MB",
-		"take no new jobs while the disk with the data directory has less than this free; 0B for no limit",
-		size(func(c *config) *int64 { return &c.minFree }),
+		"2GB,1%",
+		"take no new jobs while the disk with the data directory has less than this free: a size, a share of the disk, or " +
+			"both, of which the larger counts; 0B for no limit",
+		minFreeDisk,
 	},
 	dataRootsSetting,
 	dataHostsSetting,

@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/cli"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
+	"trainyard/internal/job"
 )
 
 // read parses args as the server command does, with these variables set.
@@ -195,6 +196,29 @@ func TestRecordsAreKeptForADayAtLeast(t *testing.T) {
 			if _, err := read(t, nil, "--data", "d", name, value); (err == nil) != good {
 				t.Errorf("%s %s: %v", name, value, err)
 			}
+		}
+	}
+}
+
+func TestTheSpaceThatMustBeFreeIsASizeOrAShareOfTheDisk(t *testing.T) {
+	t.Parallel()
+
+	for text, want := range map[string]struct {
+		size  job.Bytes
+		share float64
+	}{
+		"2GB,1%": {2 << 30, 0.01}, "5%": {0, 0.05}, "512MB": {512 << 20, 0}, "0B": {0, 0}, " 10% , 1GB ": {1 << 30, 0.1}, "0%": {0, 0},
+	} {
+		var c config
+		if err := minFreeDisk(&c, text); err != nil || c.minFree != want.size || c.minFreeShare != want.share {
+			t.Errorf("%q is %v and %v: %v", text, c.minFree, c.minFreeShare, err)
+		}
+	}
+
+	for _, text := range []string{"", "much", "100%", "-1%", "%", "NaN%", "1%,,", "-2GB"} {
+		var c config
+		if err := minFreeDisk(&c, text); err == nil {
+			t.Errorf("%q is %v and %v", text, c.minFree, c.minFreeShare)
 		}
 	}
 }

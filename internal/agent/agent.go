@@ -125,8 +125,10 @@ type Config struct {
 	DataHosts []string
 	// Private are directories that datasets are never read from, besides Dir.
 	Private []string
-	// MinFree is how much of the disk with the data directory must be free for new jobs; 0 if any is enough.
-	MinFree job.Bytes
+	// MinFree is how much of the disk with the data directory must be free for new jobs, and MinFreeShare which part of it,
+	// between 0 and 1; the larger counts, and any is enough if both are 0.
+	MinFree      job.Bytes
+	MinFreeShare float64
 	// Free measures a disk; default: package diskspace.
 	Free func(dir string) (free, total job.Bytes, err error)
 	// OnLeaseEnd is the command that shuts a provisioned node down when its lease has
@@ -293,7 +295,7 @@ func New(cfg Config) (*Agent, error) {
 		progressFiles:   map[id.Run]*progressFile{},
 		curves:          curves{runs: map[id.Run]*curve{}},
 		metricsComplete: map[id.Run]bool{},
-		space:           space{dir: cfg.Dir, min: cfg.MinFree, free: cfg.Free},
+		space:           space{dir: cfg.Dir, min: cfg.MinFree, share: cfg.MinFreeShare, free: cfg.Free},
 	}
 
 	a.memory, err = loadMemory(cfg.Dir)

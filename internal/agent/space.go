@@ -13,28 +13,31 @@ import (
 // files and datasets of the next ones. Below the minimum the node takes no new jobs; those that run are left alone.
 // Only the report loop uses it.
 type space struct {
-	dir  string
-	min  job.Bytes // 0 if any is enough
-	free func(dir string) (free, total job.Bytes, err error)
-	low  bool // the last look found too little
+	dir   string
+	min   job.Bytes // that must be free
+	share float64   // and which part of the disk; any is enough if both are 0
+	free  func(dir string) (free, total job.Bytes, err error)
+	low   bool // the last look found too little
 }
 
 // problem measures the free space and returns the problem to report, nil if there is enough. The words do not change
 // while the disk stays full, because every change is stored. A disk counts as full until a quarter more than the
 // minimum is free, so that a node at the limit does not come and go.
 func (s *space) problem() (*fleet.Problem, error) {
-	if s.min == 0 {
+	if s.min == 0 && s.share == 0 {
 		return nil, nil
 	}
 
-	free, _, err := s.free(s.dir)
+	free, total, err := s.free(s.dir)
 	if err != nil {
 		return nil, err
 	}
 
-	limit := s.min
+	least := max(s.min, job.Bytes(s.share*float64(total)))
+
+	limit := least
 	if s.low {
-		limit += s.min / 4
+		limit += least / 4
 	}
 
 	s.low = free < limit
@@ -44,7 +47,7 @@ func (s *space) problem() (*fleet.Problem, error) {
 
 	return &fleet.Problem{
 		Cause:  diskspace.CodeFull,
-		Reason: fmt.Sprintf("less than %s free on the disk that holds %s", humanize.Size(s.min), s.dir),
+		Reason: fmt.Sprintf("less than %s free on the disk that holds %s", humanize.Size(least), s.dir),
 	}, nil
 }
 

@@ -36,7 +36,13 @@ func TestANodeIsWithoutSpaceUntilAQuarterMoreIsFree(t *testing.T) {
 		}
 	}
 
-	s.min, free = 0, 0
+	// Of a larger disk more must be free.
+	s.share, free = 0.5, 499
+	if p, err := s.problem(); p == nil || err != nil || !strings.HasPrefix(p.Reason, "less than 500 B free") {
+		t.Errorf("less than half is free: %+v, %v", p, err)
+	}
+
+	s.min, s.share, free = 0, 0, 0
 	if p, err := s.problem(); p != nil || err != nil {
 		t.Errorf("without a minimum: %+v, %v", p, err)
 	}

@@ -198,7 +198,8 @@ func (y *Yard) StartAgentAs(uid uint32, name, token string, flags ...string) (*P
 }
 
 func (y *Yard) agent(name, token string, flags []string) *exec.Cmd {
-	flags = append([]string{"--isolation", "none"}, flags...)
+	// How full the disk of the machine is does not matter here.
+	flags = append([]string{"--isolation", "none", "--min-free-disk", "64MB"}, flags...)
 	args := append(
 		[]string{"agent", "join", y.URL(), "--data", y.AgentData(name), "--name", name, "--token", token,
 			"--mix-users", "yes"},
