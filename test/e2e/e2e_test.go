@@ -6,7 +6,7 @@
 // jobs_test.go changes jobs that run, arrays_test.go submits arrays while the server is killed,
 // nodes_test.go drains and loses nodes,
 // checkpoints_test.go lets jobs continue on other nodes,
-// copies_test.go copies the data directory of an agent,
+// copies_test.go copies the data directory of an agent, upgrade_test.go replaces the build of one,
 // outage_test.go takes the server away, ship_test.go ships working directories, s3_test.go keeps blobs in a bucket,
 // restore_test.go puts older copies of the database back, config_test.go gives
 // settings, up_test.go starts a whole yard by one command, demo_test.go a simulated one,

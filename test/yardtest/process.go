@@ -202,9 +202,16 @@ func FreeAddress(ctx context.Context) (string, error) {
 // Build compiles commands of this module, by their paths below the test's own
 // folder or module, into a folder.
 func Build(folder string, packages ...string) error {
-	args := append(
-		[]string{"build", "-trimpath", "-ldflags", "-s -w", "-o", folder + string(filepath.Separator)},
-		packages...)
+	return build(folder+string(filepath.Separator), "-s -w", packages...)
+}
+
+// BuildVersion builds the program as a file, as that of a version.
+func BuildVersion(file, version string) error {
+	return build(file, "-s -w -X main.version="+version, "trainyard/cmd/trainyard")
+}
+
+func build(to, flags string, packages ...string) error {
+	args := append([]string{"build", "-trimpath", "-ldflags", flags, "-o", to}, packages...)
 	cmd := exec.CommandContext(context.Background(), "go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
