@@ -186,8 +186,9 @@ type Agent struct {
 	uses          uses
 	activities    activities
 	space         space
-	reportSeq     uint64   // of the last report; Run's own, and the report loop's after that
-	spotLook      spotLook // nil if this machine is not taken back
+	clockOffset   *fleet.ClockOffset // that the last answer showed; nil if none did; the report loop's own
+	reportSeq     uint64             // of the last report; Run's own, and the report loop's after that
+	spotLook      spotLook           // nil if this machine is not taken back
 
 	reconcileSoon chan struct{}
 	reportSoon    chan struct{}

@@ -48,6 +48,12 @@ func (a *Agent) join(ctx context.Context) error {
 		if err := a.joinIfExpired(ctx, identity); err != nil {
 			return err
 		}
+
+		if a.cfg.Name != "" && a.cfg.Name != string(identity.Node()) {
+			a.log.Warn("this machine has joined as a node already and keeps its name", "node", identity.Node(),
+				"requested", a.cfg.Name, "remedy", "to join under another name, start with an empty data directory and a join "+
+					"token, then remove the old node")
+		}
 	}
 
 	a.identity = identity
@@ -169,6 +175,10 @@ func (a *Agent) joinWithToken(ctx context.Context, old *auth.NodeIdentity) (*aut
 	}
 
 	a.log.Info("joined the server", "node", reply.Node, "server", a.cfg.Server, "certificate_until", reply.Expires)
+
+	if reply.Notice != "" {
+		a.log.Warn(reply.Notice)
+	}
 
 	return identity, nil
 }

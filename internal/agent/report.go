@@ -10,6 +10,9 @@ import (
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
 	"trainyard/internal/clock"
+	"trainyard/internal/cloud"
+	"trainyard/internal/contact"
+	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
 )
@@ -175,6 +178,7 @@ func (a *Agent) report(ctx context.Context) (api.ReportReply, error) {
 	r.Foreign, r.ForeignProcesses = a.foreignProcesses()
 	r.SetAside = a.setAside
 	r.ReclaimLeft = a.reclaimLeft()
+	r.Clock, a.clockOffset = a.clockOffset, nil // a server of an earlier version may be next, and refuse it
 
 	if seen := a.seen; seen.Incarnation.Number > 0 {
 		r.Seen = &seen
@@ -197,10 +201,12 @@ func (a *Agent) report(ctx context.Context) (api.ReportReply, error) {
 
 	renew := a.nodeLease.renewal()
 
-	sent, err := a.moment()
+	begun, err := a.cfg.Moment()
 	if err != nil {
 		return api.ReportReply{}, err
 	}
+
+	sent := contact.Moment{Boot: begun.Boot, Since: begun.Since}
 
 	reply, err := a.client.Load().Report(call, r)
 	if err != nil {
@@ -219,6 +225,8 @@ func (a *Agent) report(ctx context.Context) (api.ReportReply, error) {
 	a.noteSilent(r.Ranks)
 	a.takesSilent.Store(reply.Silent)
 
+	err = a.measureClock(begun, &reply)
+
 	now := a.clk.Now()
 	a.mu.Lock()
 
@@ -234,7 +242,7 @@ func (a *Agent) report(ctx context.Context) (api.ReportReply, error) {
 
 	a.mu.Unlock()
 
-	err = errors.Join(a.takeGrant(sent, &reply), renew(reply.LeaseLeft))
+	err = errors.Join(err, a.takeGrant(sent, &reply), renew(reply.LeaseLeft))
 	a.releaseGPUs(reply.Release)
 	a.data.purge(reply.Purge)
 	a.takeShared(reply.Shared)
@@ -245,6 +253,27 @@ func (a *Agent) report(ctx context.Context) (api.ReportReply, error) {
 	}
 
 	return reply, err
+}
+
+// measureClock finds out by the answer to a report how far the machine's clock is from that of the server.
+func (a *Agent) measureClock(sent cloud.Moment, reply *api.ReportReply) error {
+	now, err := a.cfg.Moment()
+	if err != nil || reply.Time.IsZero() {
+		return err
+	}
+
+	offset := fleet.MeasureClock(sent.Wall, now.Since-sent.Since, reply.Time)
+	a.clockOffset = &offset
+
+	var wrong error
+	if skew := offset.Proven(); skew.Abs() > fleet.MaxSkew {
+		wrong = fault.New(fault.Conflict, "clock_skew", "the clock of this machine is %s off that of the server",
+			skew.Abs().Round(time.Second)).WithRemedy("synchronise the clocks of both with NTP")
+	}
+
+	a.noteProblem("comparison of the clocks", wrong)
+
+	return nil
 }
 
 // allEndsReported says whether the server has heard of every end.

@@ -54,6 +54,8 @@ type JoinReply struct {
 	Expires     time.Time `json:"expires"`
 	// LeaseLeft is that of ReportReply.
 	LeaseLeft *int64 `json:"lease_left,omitempty" doc:"seconds until the lease of a provisioned node expires"`
+	// Notice is for a machine that is, or was, another node, too.
+	Notice string `json:"notice,omitempty" doc:"what its operator should know"`
 }
 
 // RenewRequest asks for a new certificate over a connection that the old one made.
@@ -154,6 +156,8 @@ type Report struct {
 	// SetAside lists runs of another history of the yard that the node has set aside since
 	// its last report that was answered.
 	SetAside []SetAsideRun `json:"set_aside,omitempty" maxItems:"10000"`
+	// Clock is in every report after an answer that had the server's time: that server knows the word.
+	Clock *fleet.ClockOffset `json:"clock,omitempty" doc:"how far the clock of the node is from that of the server"`
 	// ReclaimLeft is in every report after the cloud has given notice that it takes the machine back.
 	ReclaimLeft *int64 `json:"reclaim_left,omitempty" doc:"seconds until the cloud takes this spot instance back" minimum:"0"`
 }
@@ -216,6 +220,9 @@ type ReportReply struct {
 	LeaseLeft *int64 `json:"lease_left,omitempty" doc:"seconds until the lease of a provisioned node expires"`
 	// Servers lists the addresses of all servers of the yard, that of the leader first.
 	Servers []string `json:"servers,omitempty" doc:"addresses of all servers, the leader first"`
+	// Time is the server's clock at some moment between the report and this answer. A server of an earlier version leaves
+	// it out.
+	Time time.Time `json:"time,omitzero" doc:"the server's clock"`
 	// Standby says that another server may lead the yard, or take the lead at any time. Then a server that
 	// refuses the connection proves nothing about what the yard has decided.
 	Standby bool `json:"standby,omitempty" doc:"whether another server may take the lead"`

@@ -29,18 +29,20 @@ type Node struct {
 	Cordoned bool           `json:"cordoned"`
 	Reserved *Reservation   `json:"reserved,omitempty" doc:"reservation that keeps jobs of others than its user off the node now"`
 	Problem  *fleet.Problem `json:"problem,omitempty" doc:"what keeps new jobs off the node although its agent reports; its jobs continue"`
-	LastSeen *time.Time     `json:"last_seen,omitempty"`
-	CPUs     job.CPUs       `json:"cpus"`
-	CPUsFree job.CPUs       `json:"cpus_free"`
-	Memory   job.Bytes      `json:"memory"`
-	MemFree  job.Bytes      `json:"memory_free"`
-	Disk     job.Bytes      `json:"disk"`
-	OS       string         `json:"os"`
-	Arch     string         `json:"arch"`
-	Address  string         `json:"address"`
-	Topology string         `json:"topology,omitempty" doc:"where it is, as its operator declared: places from the outside in"`
-	Version  string         `json:"version" doc:"version of the agent"`
-	Limits   string         `json:"limits,omitempty" doc:"how resource limits of runs are enforced"`
+	// Warnings do not keep jobs off the node.
+	Warnings []fleet.Problem `json:"warnings,omitempty" doc:"what is wrong with the node although it takes jobs: clock_skew, same_machine"`
+	LastSeen *time.Time      `json:"last_seen,omitempty"`
+	CPUs     job.CPUs        `json:"cpus"`
+	CPUsFree job.CPUs        `json:"cpus_free"`
+	Memory   job.Bytes       `json:"memory"`
+	MemFree  job.Bytes       `json:"memory_free"`
+	Disk     job.Bytes       `json:"disk"`
+	OS       string          `json:"os"`
+	Arch     string          `json:"arch"`
+	Address  string          `json:"address"`
+	Topology string          `json:"topology,omitempty" doc:"where it is, as its operator declared: places from the outside in"`
+	Version  string          `json:"version" doc:"version of the agent"`
+	Limits   string          `json:"limits,omitempty" doc:"how resource limits of runs are enforced"`
 	// Isolation is absent if the agent is too old to say it; it isolates nothing then.
 	Isolation fleet.Isolation `json:"isolation,omitempty" doc:"what separates jobs of different users: users or none"`
 	// SingleUser is set where jobs are not isolated and the operator has not allowed to mix users.

@@ -180,13 +180,28 @@ func nodeState(n *api.Node) string {
 	return "cordoned"
 }
 
-// withActivity adds to the state of a node what its agent does beside running jobs.
+// withActivity adds to the state of a node what is wrong with it although it takes jobs, and what its agent does beside
+// running them.
 func withActivity(n *api.Node, state string) string {
+	for _, w := range n.Warnings {
+		state += " (" + strings.ReplaceAll(w.Cause, "_", " ") + ")"
+	}
+
 	if n.Activity == "" {
 		return state
 	}
 
 	return state + " (" + n.Activity + ")"
+}
+
+// warnings writes what is wrong with a node although it takes jobs.
+func warnings(n *api.Node) string {
+	texts := make([]string, len(n.Warnings))
+	for i, w := range n.Warnings {
+		texts[i] = w.Reason
+	}
+
+	return strings.Join(texts, "; ")
 }
 
 func nodeColor(state string) table.Color {

@@ -75,6 +75,7 @@ func (a *app) nodeDetail(n *api.Node) error {
 			Name:  "Reason",
 			Value: nodeReason(n),
 		},
+		console.Field{Name: "Warning", Value: warnings(n), Color: table.Yellow},
 		console.Field{Name: "Class", Value: string(n.Class)},
 		console.Field{Name: "Pool", Value: n.Pool},
 		console.Field{Name: "GPUs", Value: gpuKinds(n)},

@@ -25,17 +25,29 @@ type Identity struct {
 	NextKey     string    `json:"next_key,omitempty"`    // of a renewal that it has not shown yet
 	Accepted    *Hardware `json:"accepted,omitempty"`    // what it may declare
 	Alarm       string    `json:"alarm,omitempty"`       // why somebody else may use its identity; "" if nothing says so
-	Reported    *Problem  `json:"reported,omitempty"`    // what its agent says of problems, while an admin has to accept it
+	Twin        string    `json:"twin,omitempty"`        // why its GPUs may be in use by another node; "" if they are its own
+	Reported    *Problem  `json:"reported,omitempty"`    // what its agent says of problems, while there is one of these
 }
 
-// Causes of problems that an admin solves by accepting a node.
+// Causes of problems that the server finds. The first two are solved by an admin who accepts the node.
 const (
 	CauseIdentity = "identity_alarm"   // two processes may use the identity of the node
 	CauseGrowth   = "inventory_growth" // it declares more hardware than was accepted
+	CauseTwin     = "joined_twice"     // its GPUs are those of another node
 )
 
-// Problem returns what keeps new jobs off a node with this inventory until an admin accepts it, nil if nothing does.
+// Problem returns what keeps new jobs off a node with this inventory, nil if nothing does: that an admin has to accept
+// it, or that its GPUs are those of another node.
 func (i *Identity) Problem(inv *Inventory) *Problem {
+	if p := i.Unaccepted(inv); p != nil || i.Twin == "" {
+		return p
+	}
+
+	return &Problem{Cause: CauseTwin, Reason: i.Twin}
+}
+
+// Unaccepted returns what keeps new jobs off a node with this inventory until an admin accepts it, nil if nothing does.
+func (i *Identity) Unaccepted(inv *Inventory) *Problem {
 	const remedy = "; check the machine and accept it (trainyard nodes accept) or remove it " +
 		"(trainyard nodes remove --force)"
 

@@ -22,7 +22,7 @@ func (s *Server) toNode(n *yardmaster.NodeInfo) api.Node {
 		Topology: inv.Topology,
 		Limits:   inv.Limits, Jobs: n.Jobs, Runs: []api.NodeRun{}, GPUs: make([]api.GPU, len(inv.GPUs)),
 		Problem: inv.Problem, Snapshots: inv.Snapshots, Containers: inv.Containers, Shared: inv.Shared,
-		Environments: inv.Environments,
+		Environments: inv.Environments, Warnings: n.Warnings,
 		Isolation:    inv.Isolation, SingleUser: inv.SingleUser, Tenant: n.Room.Tenant(), Metadata: inv.Metadata,
 	}
 

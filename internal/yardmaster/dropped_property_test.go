@@ -84,7 +84,7 @@ func drawInventory(t *rapid.T) fleet.Inventory {
 	inv := fleet.Inventory{Address: "x", CPUs: 64000, Memory: 256 << 30}
 	model := rapid.SampledFrom([]string{"NVIDIA A100-SXM4-80GB", "Tesla T4"}).Draw(t, "model")
 	for i := range rapid.IntRange(0, 4).Draw(t, "gpus") {
-		inv.GPUs = append(inv.GPUs, fleet.GPU{Index: i, UUID: fmt.Sprint(model, i), Model: model, Memory: 16 << 30})
+		inv.GPUs = append(inv.GPUs, fleet.GPU{Index: i, Model: model, Memory: 16 << 30})
 	}
 
 	return inv

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place/ordered"
@@ -272,6 +273,44 @@ func TestRankThatFailsBeforeTheStartStopsAll(t *testing.T) {
 	for _, o := range y.Orders() {
 		if o.Stop != job.StopTerm || o.Start != nil {
 			t.Errorf("rank %d: stop %q, start %v", o.Rank, o.Stop, o.Start)
+		}
+	}
+}
+
+// A node whose clock is wrong must not get the blame for what another did: times are those of the server.
+func TestTheClockOfANodeDoesNotDecideWhichRankFailedFirst(t *testing.T) {
+	t.Parallel()
+
+	for name, measured := range map[string]bool{"the skew is known": true, "the skew is not known yet": false} {
+		y, j := gangYard(t)
+		y.running(j, 0, 1, 2)
+		y.pass(time.Minute, "a", "b", "c")
+
+		const skew = -time.Hour
+		ahead := map[int]time.Duration{2: skew} // the clock of rank 2's node is an hour behind
+
+		if measured {
+			y.ok(yardmaster.NodeReport{Node: "c", Clock: &fleet.ClockOffset{Ahead: skew.Milliseconds()}})
+		}
+
+		for _, rank := range []int{1, 2, 0} {
+			y.pass(time.Second, "a", "b", "c")
+			y.report(j, rank, yardmaster.RankReport{
+				State: job.RunEnded, Cause: job.CauseUserCode, ExitCode: 1, Started: y.now.Add(-time.Minute + ahead[rank]),
+				Ended: y.now.Add(ahead[rank]), Reason: "exit code 1",
+			})
+		}
+
+		if got := y.job(j).Reason; measured && !strings.HasPrefix(got, "rank 1 of 3 on b failed first") {
+			t.Errorf("%s: the job says %q", name, got)
+		}
+
+		for _, run := range y.Take().Runs {
+			for _, k := range run.Ranks {
+				if k.Ended.Before(run.Ordered) || k.Ended.After(y.now) || k.Started.Before(run.Ordered) {
+					t.Errorf("%s: rank %d ran from %s to %s, and was ordered at %s", name, k.Rank, k.Started, k.Ended, run.Ordered)
+				}
+			}
 		}
 	}
 }

@@ -22,6 +22,7 @@ type Join struct {
 	Name      string // requested name; a number is added if it is taken
 	Key       string // identifies the machine's own key
 	Inventory fleet.Inventory
+	Agent     *fleet.Agent // who joins; nil if it does not say
 }
 
 func (m Join) handle(y *Yard) (any, error) {
@@ -58,6 +59,10 @@ func (m Join) handle(y *Yard) (any, error) {
 	reason := "joined as " + n.Class.Words()
 	if string(name) != m.Name {
 		reason += fmt.Sprintf("; the name %s belongs to a machine with another key", m.Name)
+	}
+
+	if notice := y.nodes.Known(n, m.Agent); notice != "" {
+		reason += "; " + notice
 	}
 
 	y.event(Event{Kind: "node.joined", Actor: "token/" + string(m.Token), Node: name, To: string(n.State), Reason: reason})
@@ -98,14 +103,15 @@ type NodeReport struct {
 	Inventory *fleet.Inventory // nil if it has not changed
 	Foreign   []int            // GPUs used by processes outside the yard
 	Ranks     []RankReport
-	Data      []job.DataCopy // all datasets that it has fetched and still has
-	Marks     bool           // its agent knows the UIDs of runs
-	Restores  bool           // its agent restores checkpoints that other nodes wrote
-	Suspends  bool           // its agent suspends programs in place
-	Secrets   bool           // its agent passes secrets on to programs
-	Seen      Seen           // of the yard's history
-	SetAside  []SetAsideRun  // since its last report
-	Reclaim   *time.Duration // until its provider takes the machine back; nil if no notice was given
+	Data      []job.DataCopy     // all datasets that it has fetched and still has
+	Marks     bool               // its agent knows the UIDs of runs
+	Restores  bool               // its agent restores checkpoints that other nodes wrote
+	Suspends  bool               // its agent suspends programs in place
+	Secrets   bool               // its agent passes secrets on to programs
+	Clock     *fleet.ClockOffset // of the node from the server; nil if it was not measured
+	Seen      Seen               // of the yard's history
+	SetAside  []SetAsideRun      // since its last report
+	Reclaim   *time.Duration     // until its provider takes the machine back; nil if no notice was given
 
 	Certificate *fleet.Certificate // that it shows; nil if that is not known
 	Address     string             // from which it comes
@@ -130,6 +136,7 @@ func (m NodeReport) handle(y *Yard) (any, error) {
 
 	y.nodes.Show(y.now, n, m.Certificate)
 	y.nodes.Report(y.now, n, m.Foreign, m.Inventory)
+	y.nodes.SetClock(y.now, n, m.Clock)
 	y.nodes.SetAbilities(n, nodes.Abilities{Restores: m.Restores, Suspends: m.Suspends, Secrets: m.Secrets})
 
 	y.checkHistory(&m)

@@ -130,7 +130,8 @@ func (y *Yard) costAt(r *jobRecord, at time.Time) money.Amount {
 // NodeInfo is a node with its runs, its lease and its price.
 type NodeInfo struct {
 	fleet.Node
-	Agent       fleet.Agent // that speaks for it; zero if none has said who it is
+	Agent       fleet.Agent     // that speaks for it; zero if none has said who it is
+	Warnings    []fleet.Problem // what is wrong with it although it takes jobs
 	Seen        time.Time
 	Room        fleet.Room
 	Foreign     []int
@@ -168,8 +169,22 @@ func (y *Yard) NodeByName(name id.Node) (NodeInfo, error) {
 	return y.nodeInfo(n), nil
 }
 
+// KnownMachine says what the operator of a machine should know that has joined as a node although it is, or was, another
+// one; "" for nothing.
+func (y *Yard) KnownMachine(name id.Node, agent *fleet.Agent) string {
+	n, ok := y.nodes.Get(name)
+	if !ok {
+		return ""
+	}
+
+	return y.nodes.Known(n, agent)
+}
+
 func (y *Yard) nodeInfo(n *nodes.Node) NodeInfo {
-	info := NodeInfo{Node: n.Node, Agent: n.Agent, Seen: n.Seen, Foreign: fleet.Indices(n.Foreign), Idle: n.Idle}
+	info := NodeInfo{
+		Node: n.Node, Agent: n.Agent, Warnings: y.nodes.Warnings(n), Seen: n.Seen, Foreign: fleet.Indices(n.Foreign),
+		Idle: n.Idle,
+	}
 	l := y.Lease(n.Lease)
 	if l != nil {
 		info.Provisioned = *l

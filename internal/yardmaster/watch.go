@@ -25,6 +25,12 @@ func (y *Yard) watch(node id.Node, rep *RankReport, marks bool) {
 		return
 	}
 
+	// The clock of a node may be wrong: what follows from these times is decided by the server's.
+	if n, known := y.nodes.Get(node); known {
+		rep.Started = n.Time(rep.Started, run.Ordered, y.now)
+		rep.Ended = n.Time(rep.Ended, run.Ordered, y.now)
+	}
+
 	r := y.jobs[run.Job]
 	if rep.Progress != nil && rep.Rank == 0 {
 		y.recordProgress(r, run, rep.Progress, rep.State != job.RunEnded)
@@ -171,6 +177,7 @@ func (y *Yard) release(run *runRecord, k *job.Rank) {
 
 	if n, ok := y.nodes.Get(k.Node); ok {
 		n.Leave(run.ID, run.port)
+		y.nodes.CheckTwins(y.now, n, false)
 
 		if len(n.Runs) == 0 {
 			n.Idle = y.now

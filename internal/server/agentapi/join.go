@@ -21,7 +21,13 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-func (s *Server) join(ctx context.Context, in *httpapi.Body[api.JoinRequest]) (*httpapi.Body[api.JoinReply], error) {
+// joinInput is the request of a machine that wants to be a node.
+type joinInput struct {
+	Agent string `header:"Trainyard-Agent" doc:"which process of which machine asks"`
+	Body  api.JoinRequest
+}
+
+func (s *Server) join(ctx context.Context, in *joinInput) (*httpapi.Body[api.JoinReply], error) {
 	now := s.Clock.Now()
 	t, refused := s.Directory.Check(tenant.JoinToken, in.Body.Token, now)
 	if refused != nil && !auth.UsedUp(refused) { // used up perhaps by this very machine, whose answer was lost
@@ -42,6 +48,11 @@ func (s *Server) join(ctx context.Context, in *httpapi.Body[api.JoinRequest]) (*
 	in.Body.Inventory.Secrets = in.Body.Capability >= secretsCapability
 	name := nodeName(in.Body.Name)
 
+	agent, err := api.ParseAgent(in.Agent)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
 	// What the CA will not sign must not cost a use of the token, so it is tried first.
 	if _, _, err := s.CA.SignNode([]byte(in.Body.CSR), id.Node(name), s.NodeCertTTL, now); err != nil {
 		return nil, s.fail(ctx, err)
@@ -50,7 +61,7 @@ func (s *Server) join(ctx context.Context, in *httpapi.Body[api.JoinRequest]) (*
 	record := httpapi.RecordOf(ctx)
 	record.Actor, record.Token = "token/"+string(t.ID), t.ID
 	answer, err := s.do(ctx, yardmaster.From{
-		Message: yardmaster.Join{Token: t.ID, Name: name, Key: key, Inventory: in.Body.Inventory},
+		Message: yardmaster.Join{Token: t.ID, Name: name, Key: key, Inventory: in.Body.Inventory, Agent: agent},
 		Origin:  yardmaster.Origin{Actor: record.Actor, Token: t.ID, Address: record.Address},
 	})
 	if err != nil {
@@ -81,6 +92,8 @@ func (s *Server) join(ctx context.Context, in *httpapi.Body[api.JoinRequest]) (*
 		if l := y.Lease(n.Lease); l != nil {
 			reply.LeaseLeft = wholeSeconds(l.Ends.Sub(now))
 		}
+
+		reply.Notice = y.KnownMachine(n.ID, agent)
 	})
 
 	return &httpapi.Body[api.JoinReply]{Body: reply}, err

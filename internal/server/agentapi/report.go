@@ -67,6 +67,7 @@ func (s *Server) report(ctx context.Context, in *httpapi.Body[api.Report]) (*htt
 		Standby:    s.Standby,
 		Release:    s.noteReport(n, &in.Body),
 		Silent:     true,
+		Time:       s.Clock.Now(),
 	}
 
 	if h, ok := answer.(yardmaster.LeaseRenewal); ok {
@@ -250,6 +251,7 @@ func fromReport(who *caller, address string, r *api.Report) yardmaster.NodeRepor
 		Agent:     who.agent,
 		Inventory: r.Inventory,
 		Foreign:   r.Foreign,
+		Clock:     r.Clock,
 		Data:      r.Data,
 		Ranks:     make([]yardmaster.RankReport, len(r.Ranks)),
 		Marks:     r.Capability >= marksCapability,

@@ -68,7 +68,7 @@ func (r *Nodes) RaiseAlarm(now time.Time, n *Node, reason string) {
 // Accept accepts what a node declares and that its identity is its own. The answer is an error if nothing waits for
 // that.
 func (r *Nodes) Accept(now time.Time, n *Node, by id.User) error {
-	if n.Identity.Problem(&n.Inventory) == nil {
+	if n.Identity.Unaccepted(&n.Inventory) == nil {
 		return fault.New(fault.Conflict, "node_accepted", "nothing of node %s waits to be accepted", n.ID)
 	}
 
@@ -83,7 +83,11 @@ func (r *Nodes) Accept(now time.Time, n *Node, by id.User) error {
 	}
 
 	n.Identity.Accepted, n.Identity.Alarm = &after, ""
-	n.Inventory.Problem, n.Identity.Reported = n.Identity.Reported, nil
+	n.Inventory.Problem = n.Identity.Problem(&n.Inventory)
+	if n.Inventory.Problem == nil {
+		n.Inventory.Problem, n.Identity.Reported = n.Identity.Reported, nil
+	}
+
 	n.refused = nil
 	r.change(n)
 	r.feed.Add(now, batch.Event{

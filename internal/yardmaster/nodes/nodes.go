@@ -35,6 +35,8 @@ type Node struct {
 	IdleCheck *timers.Timer      // checks whether an on-demand node should be released
 	Reclaim   time.Time          // when its provider takes the machine back; zero if no notice was given
 	Agent     fleet.Agent        // that speaks for it; stored on its own, zero until one has said who it is
+	Skew      time.Duration      // by how much its clock is ahead of the server's, if that is too much; otherwise 0
+	uuids     []string           // of its GPUs, as they are in byGPU
 	ports     map[int]id.Run     // on which rank 0 of some runs listens for the others
 	refused   map[string]refusal // agents that were not admitted
 	paid      time.Time          // until when its changes of inventory are paid for, see CheckPace
@@ -54,6 +56,7 @@ type Nodes struct {
 	TrustInventory bool
 
 	byName   map[id.Node]*Node
+	byGPU    map[string][]*Node // that declare the GPU with this UUID
 	patience contact.Patience
 	watcher  Watcher
 	feed     *batch.Feed
@@ -70,6 +73,7 @@ func New(p contact.Patience, feed *batch.Feed, timers *timers.Timers, w Watcher)
 	return &Nodes{
 		Rooms:    fleet.NewTable(),
 		byName:   map[id.Node]*Node{},
+		byGPU:    map[string][]*Node{},
 		patience: p,
 		watcher:  w,
 		feed:     feed,
@@ -88,7 +92,10 @@ func (r *Nodes) Load(now time.Time, n fleet.Node) {
 		n.Identity.Accepted = &hardware
 	}
 
-	r.byName[n.ID] = &Node{Node: n, Seen: now, Idle: now, Runs: map[id.Run]int{}, ports: map[int]id.Run{}}
+	loaded := &Node{Node: n, Seen: now, Idle: now, Runs: map[id.Run]int{}, ports: map[int]id.Run{}}
+	r.byName[n.ID] = loaded
+	r.index(loaded)
+
 	if n.State != fleet.Removed {
 		r.Changes++
 		r.Rooms.Put(&n, 0)
@@ -267,7 +274,9 @@ func (r *Nodes) Join(now time.Time, stored fleet.Node) *Node {
 	n.Joined = now
 	n.Reason = "joined"
 	r.byName[n.ID] = n
+	r.index(n)
 	r.change(n)
+	r.CheckTwins(now, n, false)
 	r.watch(n.ID, now.Add(r.patience.SuspectAfter))
 
 	return n
@@ -303,7 +312,12 @@ func (r *Nodes) Move(now time.Time, n *Node, ev fleet.Event, actor, reason strin
 
 	if to == fleet.Removed {
 		r.Rooms.Remove(n.ID)
+		r.reindex(now, n)
+
+		return
 	}
+
+	r.CheckTwins(now, n, from == fleet.Lost)
 }
 
 // SetCordon cordons a node, or uncordons it, on behalf of a user.

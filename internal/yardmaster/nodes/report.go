@@ -15,6 +15,8 @@ import (
 // Report records a report of a node: that it is alive, which of its GPUs are used by
 // others, and its inventory if that changed.
 func (r *Nodes) Report(now time.Time, n *Node, foreign []int, found *fleet.Inventory) {
+	first := !n.Reported
+
 	n.Seen, n.Reported = now, true
 	if n.State != fleet.Ready {
 		r.Move(now, n, fleet.EventReport, "node/"+string(n.ID), "its agent reports again")
@@ -27,6 +29,10 @@ func (r *Nodes) Report(now time.Time, n *Node, foreign []int, found *fleet.Inven
 
 	if found != nil {
 		r.setInventory(now, n, found)
+	}
+
+	if first {
+		r.CheckTwins(now, n, false) // of an earlier version, which did not look
 	}
 }
 
@@ -63,6 +69,8 @@ func (r *Nodes) setInventory(now time.Time, n *Node, found *fleet.Inventory) {
 	if same {
 		return
 	}
+
+	defer r.reindex(now, n)
 
 	hasEvent := r.noteProblem(now, n, old.Problem)
 	hasEvent = r.noteShared(now, n, &old) || hasEvent

@@ -2593,6 +2593,18 @@ export interface components {
             /** @description why it cannot */
             reason?: string;
         };
+        FleetClockOffset: {
+            /**
+             * Format: int64
+             * @description milliseconds by which the clock of the node is ahead of that of the server, negative if it is behind
+             */
+            ahead_ms: number;
+            /**
+             * Format: int64
+             * @description milliseconds by which that may be wrong: half of the round trip
+             */
+            within_ms: number;
+        };
         FleetContainers: {
             /** @description name and version of the engine */
             engine?: string;
@@ -3406,6 +3418,8 @@ export interface components {
              */
             lease_left?: number;
             node: string;
+            /** @description what its operator should know */
+            notice?: string;
         };
         JoinRequest: {
             /** Format: int64 */
@@ -3843,6 +3857,8 @@ export interface components {
             topology?: string;
             /** @description version of the agent */
             version: string;
+            /** @description what is wrong with the node although it takes jobs: clock_skew, same_machine */
+            warnings?: components["schemas"]["FleetProblem"][];
         };
         NodeLease: {
             /**
@@ -4574,6 +4590,8 @@ export interface components {
             boot: string;
             /** Format: int64 */
             capability: number;
+            /** @description how far the clock of the node is from that of the server */
+            clock?: components["schemas"]["FleetClockOffset"];
             data?: components["schemas"]["JobDataCopy"][];
             /** @description indices of GPUs in use by processes outside the yard */
             foreign?: number[];
@@ -4619,6 +4637,11 @@ export interface components {
             silent?: boolean;
             /** @description whether another server may take the lead */
             standby?: boolean;
+            /**
+             * Format: date-time
+             * @description the server's clock
+             */
+            time?: string;
         };
         Reservation: {
             /** @description who added it */
@@ -5853,7 +5876,10 @@ export interface operations {
     join: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description which process of which machine asks */
+                "Trainyard-Agent"?: string;
+            };
             path?: never;
             cookie?: never;
         };

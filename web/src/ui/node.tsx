@@ -35,6 +35,9 @@ export function NodeStatus({ node: n }: { node: Node }) {
     <span className={styles[s.tone]} title={n.reason}>
       <span aria-hidden="true">{s.glyph}</span> {s.word}
       {n.cordoned && <span className={styles.attention}>, cordoned</span>}
+      {n.warnings?.map((w) => (
+        <span key={w.reason} className={styles.attention} title={w.reason}>, {w.cause.replaceAll("_", " ")}</span>
+      ))}
     </span>
   );
 }

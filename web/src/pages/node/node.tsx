@@ -43,6 +43,7 @@ export function NodePage({ rest: name }: { rest: string }) {
         <>
           {isUnusual(n) && <p className={styles.reason}>{n.reason}</p>}
           {n.problem && <p className={styles.problem}>{n.problem.reason}</p>}
+          {n.warnings?.map((w) => <p key={w.reason} className={styles.warning}>{w.reason}</p>)}
           <Actions node={n} />
           <div className={styles.split}>
             <div className={styles.main}>
