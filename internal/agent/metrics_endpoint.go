@@ -26,8 +26,8 @@ func (a *Agent) openIntake() {
 	}
 }
 
-// endpoint returns where the intake listens, and serves it on a listener in the network of a container; "" if there is no
-// intake.
+// endpoint returns where the intake listens, and serves it on a listener in the network of a container; "" if there is
+// no intake.
 func (a *Agent) endpoint() (address string, serve func(net.Listener)) {
 	if a.intake == nil {
 		return "", nil

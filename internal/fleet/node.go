@@ -210,7 +210,9 @@ func (inv *Inventory) Contains(several bool) Ability {
 	case c == nil:
 		return Ability{Reason: "its agent does not run containers"}
 	case c.OK && several && !c.HostNetwork:
-		return Ability{Reason: "its containers have networks of their own, so that those of several nodes cannot reach each other"}
+		return Ability{
+			Reason: "its containers have networks of their own, so that those of several nodes cannot reach each other",
+		}
 	default:
 		return Ability{OK: c.OK, Reason: c.Reason}
 	}

@@ -23,7 +23,8 @@ func ImageName(text string) bool {
 		colon := at + 1 + strings.IndexByte(name[at+1:], ':')
 		path, tag = name[:colon], name[colon+1:]
 
-		if tag == "" || len(tag) > 128 || strings.ContainsAny(tag[:1], ".-") || strings.Trim(tag, letters+capitals+"._-") != "" {
+		if tag == "" || len(tag) > 128 || strings.ContainsAny(tag[:1], ".-") ||
+			strings.Trim(tag, letters+capitals+"._-") != "" {
 			return false
 		}
 	}

@@ -268,7 +268,8 @@ func imageKind() kind {
 
 // registryAuthKind reads the name of a secret that the program does not get.
 func registryAuthKind() kind {
-	k := stringKind("the name of a secret", func(s *job.Spec) *string { return &s.RegistryAuth }, func(s string) (string, string) {
+	at := func(s *job.Spec) *string { return &s.RegistryAuth }
+	k := stringKind("the name of a secret", at, func(s string) (string, string) {
 		if constraint, _ := badVariable(s); constraint == "" {
 			return "", ""
 		}

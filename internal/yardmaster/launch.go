@@ -152,7 +152,8 @@ func (y *Yard) open(
 		Launch: job.Launch{
 			UID: run.UID, JobUID: y.jobUID(r),
 			OwnerNumber: y.people.Number(r.Owner),
-			Name:        r.Spec.Name, Owner: r.Owner, Workdir: r.Workdir, Image: r.Spec.Image, RegistryAuth: r.Spec.RegistryAuth, Setup: r.Spec.Setup, Command: r.Spec.Script(),
+			Name:        r.Spec.Name, Owner: r.Owner, Workdir: r.Workdir, Image: r.Spec.Image,
+			RegistryAuth: r.Spec.RegistryAuth, Setup: r.Spec.Setup, Command: r.Spec.Script(),
 			Python:  r.Spec.Python,
 			Env:     r.LaunchEnv(),
 			Secrets: r.Spec.Secrets,

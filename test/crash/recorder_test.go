@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// recorder writes to the shared folder for programs in containers, which do not have it. Each has a connection, by which
-// it holds its lock.
+// recorder writes to the shared folder for programs in containers, which do not have it. Each has a connection, by
+// which it holds its lock.
 type recorder struct {
 	listener net.Listener
 	folder   string

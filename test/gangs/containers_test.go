@@ -38,6 +38,7 @@ func newContainerWorld(t *testing.T, network string) (*world, []*podman.Engine) 
 			w.agents[name], err = w.StartAgent(name, w.token, "--cpus", "2", "--fake-gpus", "none", "--probe", "off",
 				"--isolation", "users", "--job-uids", jobUIDs[i], "--container-socket", engine.Socket,
 				"--container-network", network)
+
 			return err
 		}))
 	}

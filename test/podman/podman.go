@@ -1,7 +1,7 @@
 // Package podman starts a real podman for tests, with storage and a network of its own, and a registry with images.
 //
-// Nothing is fetched from outside: the registry runs in the process of the test, and images are made of programs of this
-// machine with the libraries that they need. Both end with the test.
+// Nothing is fetched from outside: the registry runs in the process of the test, and images are made of programs of
+// this machine with the libraries that they need. Both end with the test.
 package podman
 
 import (
@@ -143,7 +143,7 @@ func (e *Engine) await(t testing.TB) {
 
 // configure writes what this podman needs to know: it has nothing in common with another one on this machine.
 func (e *Engine) configure() error {
-	//nolint:gosec // the number keeps the networks of two tests apart
+	// The number keeps the networks of two tests apart.
 	subnet := fmt.Sprintf("10.%d.%d.0/24", 100+rand.IntN(100), rand.IntN(256))
 	files := map[string]string{
 		"containers.conf": `[containers]

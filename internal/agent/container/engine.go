@@ -140,7 +140,8 @@ func (e *Engine) Look(ctx context.Context) fleet.Containers {
 		return out
 	}
 
-	if slices.ContainsFunc(info.Info.SecurityOptions, func(o string) bool { return strings.Contains(o, "name=rootless") }) {
+	rootless := func(option string) bool { return strings.Contains(option, "name=rootless") }
+	if slices.ContainsFunc(info.Info.SecurityOptions, rootless) {
 		out.Reason = fmt.Sprintf("%s at %s is rootless: use one that runs as root", out.Engine, e.socket)
 		return out
 	}

@@ -9,9 +9,9 @@ import (
 )
 
 // Images need not have a program that waits, so each container gets one: it opens the pipe whose other end the
-// supervisor of the rank has, reads until that is gone, and exits. It does not wait for a writer when it opens the pipe:
-// the agent may have been killed before. It is written in machine code, because it must run in
-// images without any library and for whatever our own binary was built; with Go it would have a megabyte.
+// supervisor of the rank has, reads until that is gone, and exits. It does not wait for a writer when it opens the
+// pipe: the agent may have been killed before. It is written in machine code, because it must run in images without
+// any library and for whatever our own binary was built; with Go it would have a megabyte.
 
 // holderText is the code of the holder, which the path of the pipe follows.
 var holderText = map[string][]byte{

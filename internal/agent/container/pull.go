@@ -204,7 +204,8 @@ func (e *Engine) explain(p Pull, ref reference.Named, authorised bool, err error
 			"registry_auth of the job file"
 	case says("manifest unknown", "name unknown", "not found", "no such image", "unknown manifest"):
 		out = "not found in registry " + host
-	case says("dial tcp", "no such host", "connection refused", "i/o timeout", "network is unreachable", "server gave http"):
+	case says("dial tcp", "no such host", "connection refused", "i/o timeout", "network is unreachable",
+		"server gave http"):
 		out = "registry " + host + " cannot be reached: " + err.Error()
 	default:
 		out = "cannot be pulled: " + err.Error()
@@ -291,7 +292,7 @@ func decode(auth, token, server string) (string, error) {
 
 // encode writes credentials as an engine wants them.
 func encode(auth registry.AuthConfig) (string, error) {
-	text, err := json.Marshal(auth)
+	text, err := json.Marshal(auth) //nolint:gosec // they are for the engine
 	if err != nil {
 		return "", err
 	}

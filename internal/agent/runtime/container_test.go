@@ -376,7 +376,8 @@ func TestCredentialsOfAJob(t *testing.T) {
 			{"OTHER", podman.User + ":wrong", "refuses the credentials in secret OTHER for it"},
 			{"OTHER", "nobody", "secret OTHER must be USER:PASSWORD to be used for a registry"},
 		} {
-			if st := start(image, tt.secret, tt.value); st.Cause != job.CauseImageFailed || !strings.Contains(st.Reason, tt.want) {
+			st := start(image, tt.secret, tt.value)
+			if st.Cause != job.CauseImageFailed || !strings.Contains(st.Reason, tt.want) {
 				t.Errorf("%s with %q: cause %q: %s, want %q", image, tt.value, st.Cause, st.Reason, tt.want)
 			}
 		}

@@ -176,7 +176,8 @@ func (w *viewer) mount(m Mount, source *os.File) error {
 // place mounts a source on a file or directory.
 func (w *viewer) place(source, at *os.File) error {
 	if w.trees {
-		return unix.MoveMount(int(source.Fd()), "", int(at.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+		return unix.MoveMount(int(source.Fd()), "", int(at.Fd()), "",
+			unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 	}
 
 	return unix.Mount(fdPath(source), fdPath(at), "", unix.MS_BIND, "")
