@@ -207,7 +207,8 @@ func TestTheSpaceThatMustBeFreeIsASizeOrAShareOfTheDisk(t *testing.T) {
 		size  job.Bytes
 		share float64
 	}{
-		"2GB,1%": {2 << 30, 0.01}, "5%": {0, 0.05}, "512MB": {512 << 20, 0}, "0B": {0, 0}, " 10% , 1GB ": {1 << 30, 0.1}, "0%": {0, 0},
+		"2GB,1%": {2 << 30, 0.01}, "5%": {0, 0.05}, "512MB": {512 << 20, 0}, "0B": {0, 0},
+		" 10% , 1GB ": {1 << 30, 0.1}, "0%": {0, 0},
 	} {
 		var c config
 		if err := minFreeDisk(&c, text); err != nil || c.minFree != want.size || c.minFreeShare != want.share {

@@ -177,7 +177,7 @@ func (a *Agent) joinWithToken(ctx context.Context, old *auth.NodeIdentity) (*aut
 	a.log.Info("joined the server", "node", reply.Node, "server", a.cfg.Server, "certificate_until", reply.Expires)
 
 	if reply.Notice != "" {
-		a.log.Warn(reply.Notice)
+		a.log.Warn("the server knows this machine", "notice", reply.Notice)
 	}
 
 	return identity, nil

@@ -2,8 +2,8 @@ package fleet
 
 import "time"
 
-// MaxSkew is how far the clock of a node may be from that of the server before people are told. Clocks that are kept by
-// NTP differ by milliseconds.
+// MaxSkew is how far the clock of a node may be from that of the server before there is a warning. Clocks that are
+// kept by NTP differ by milliseconds.
 const MaxSkew = 2 * time.Second
 
 // ClockOffset is how far the clock of a node is from that of the server, as the round trip of a report shows: the

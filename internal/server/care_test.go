@@ -72,7 +72,7 @@ func TestTheServerSaysItsTimeAndWarnsOfClocksThatDiffer(t *testing.T) {
 	}
 }
 
-func TestAMachineThatJoinsAgainIsToldWhatItIs(t *testing.T) {
+func TestAMachineThatJoinsAgainGetsANotice(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	inv := someInventory()
@@ -83,7 +83,7 @@ func TestAMachineThatJoinsAgainIsToldWhatItIs(t *testing.T) {
 	_, reply := y.joinAs("gpu-1", first, inv)
 
 	if reply.Notice != "" {
-		t.Errorf("a machine that nobody knew is told %q", reply.Notice)
+		t.Errorf("a machine that is new gets the notice %q", reply.Notice)
 	}
 
 	second := alpha("p2", time.Hour)
@@ -91,7 +91,7 @@ func TestAMachineThatJoinsAgainIsToldWhatItIs(t *testing.T) {
 	_, reply = y.joinAs("renamed", second, inv)
 
 	if !strings.Contains(reply.Notice, "also node gpu-1, whose agent works in /var/lib/trainyard/agent") {
-		t.Errorf("the machine is told %q", reply.Notice)
+		t.Errorf("the notice is %q", reply.Notice)
 	}
 
 	n, err := y.admin().Node(t.Context(), "renamed")

@@ -169,8 +169,8 @@ func (y *Yard) NodeByName(name id.Node) (NodeInfo, error) {
 	return y.nodeInfo(n), nil
 }
 
-// KnownMachine says what the operator of a machine should know that has joined as a node although it is, or was, another
-// one; "" for nothing.
+// KnownMachine says what the operator of a machine should know that has joined as a node although it is, or was,
+// another one; "" for nothing.
 func (y *Yard) KnownMachine(name id.Node, agent *fleet.Agent) string {
 	n, ok := y.nodes.Get(name)
 	if !ok {

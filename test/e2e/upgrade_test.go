@@ -25,13 +25,13 @@ func countingUntil(gate string) string {
 		"exit 7")
 }
 
-// install puts a build where the agent of a node is started from, as an upgrade does: a program that runs keeps the file
-// that it was started from.
+// install puts a build where the agent of a node is started from, as an upgrade does: a program that runs keeps the
+// file that it was started from.
 func install(t *testing.T, build, at string) {
 	t.Helper()
 	text, err := os.ReadFile(build)
 	if err == nil {
-		err = os.WriteFile(at+".new", text, 0o755) //nolint:gosec // others may execute it
+		err = os.WriteFile(at+".new", text, 0o755)
 	}
 
 	if err == nil {
@@ -114,7 +114,8 @@ func TestAgentsAreUpgradedUnderRunningJobs(t *testing.T) {
 		y.run(t, "wait", id)
 
 		d := y.job(t, id)
-		if len(d.Runs) != 1 || d.State != job.Failed || d.Runs[0].Ranks[0].ExitCode == nil || *d.Runs[0].Ranks[0].ExitCode != 7 {
+		if len(d.Runs) != 1 || d.State != job.Failed || d.Runs[0].Ranks[0].ExitCode == nil ||
+			*d.Runs[0].Ranks[0].ExitCode != 7 {
 			t.Errorf("job %s is %s after %d runs: %s", id, d.State, len(d.Runs), d.Reason)
 		}
 
@@ -138,6 +139,9 @@ func TestAnAgentWithAnotherNameKeepsItsNode(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	y.join(t, []string{"north"})
+
+	before := y.submit(t, script("echo hi"))
+	y.succeed(t, "wait", before)
 
 	if err := y.agents["north"].Kill(); err != nil {
 		t.Fatal(err)

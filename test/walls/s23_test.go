@@ -201,7 +201,8 @@ func TestS23_AStrangerDoesNotOpenTheBarrier(t *testing.T) {
 	port, asked := parrot(t)
 	begins := func(ready bool) {
 		south.says(api.RankReport{
-			Run: run, UID: mine.Launch.UID, Rank: mine.Rank, State: job.RunPreparing, Ready: ready, Probe: &job.Probe{Port: port},
+			Run: run, UID: mine.Launch.UID, Rank: mine.Rank, State: job.RunPreparing, Ready: ready,
+			Probe: &job.Probe{Port: port},
 		})
 	}
 
@@ -237,7 +238,8 @@ func TestS23_AStrangerDoesNotOpenTheBarrier(t *testing.T) {
 
 	now, is := south.assigned(j)
 	if !is || now.Start != nil || d.State != job.Starting || strings.Contains(alice.output(t, j), "started") {
-		t.Fatalf("a stranger opened the barrier: the job is %s (%s), rank %d has %+v", d.State, d.Reason, mine.Rank, now.Start)
+		t.Fatalf("a stranger opened the barrier: the job is %s (%s), rank %d has %+v", d.State, d.Reason, mine.Rank,
+			now.Start)
 	}
 
 	// The barrier opens when its own ranks are ready. That somebody answered at the port is not believed.

@@ -153,8 +153,8 @@ func InNetwork(path string, fn func() error) (err error) {
 	return err
 }
 
-// onThread runs a function on a thread of its own, which ends with it, and waits for it. It is never the first thread of
-// the process: that one does not end, and /proc/self shows what it sees.
+// onThread runs a function on a thread of its own, which ends with it, and waits for it. It is never the first thread
+// of the process: that one does not end, and /proc/self shows what it sees.
 func onThread(fn func()) {
 	done := make(chan struct{})
 

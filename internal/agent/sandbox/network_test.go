@@ -11,8 +11,8 @@ import (
 	"trainyard/internal/agent/sandbox"
 )
 
-// What is done in the network of a container must not change in which network the process is: /proc/self shows the first
-// thread, which cannot be ended.
+// What is done in the network of a container must not change in which network the process is: /proc/self shows the
+// first thread, which cannot be ended.
 func TestOthersStayInTheirNetwork(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root makes network namespaces")

@@ -51,8 +51,8 @@ func (n *Node) skewed() string {
 		where = "behind"
 	}
 
-	return fmt.Sprintf("its clock is %s %s that of the server; synchronise both with NTP", job.Duration(n.Skew.Abs().Round(time.Second)),
-		where)
+	return fmt.Sprintf("its clock is %s %s that of the server; synchronise both with NTP",
+		job.Duration(n.Skew.Abs().Round(time.Second)), where)
 }
 
 // Time returns when something happened by the server's clock that happened at this time by the clock of a node, which

@@ -9,8 +9,8 @@ import (
 	"trainyard/internal/id"
 )
 
-// A machine can join twice: its agent is started with an empty data directory after a reinstallation, or a second agent is
-// started beside the first. Each has a key of its own, so they are two nodes, and the GPUs of the machine would be
+// A machine can join twice: its agent is started with an empty data directory after a reinstallation, or a second agent
+// is started beside the first. Each has a key of its own, so they are two nodes, and the GPUs of the machine would be
 // given out twice. GPUs are known by their UUIDs. The node that joined first keeps them until it is lost; the other one
 // takes no jobs until then. If the first one comes back while the other has jobs, it waits for their end.
 
@@ -200,10 +200,10 @@ func (r *Nodes) Known(n *Node, agent *fleet.Agent) string {
 	other := same[len(same)-1] // that joined last
 
 	if other.State == fleet.Ready || other.State == fleet.Suspect {
-		return fmt.Sprintf("this machine is also node %s, whose agent works in %s; if that was not meant, stop one of the two "+
-			"agents and remove its node (trainyard nodes remove)", other.ID, other.Agent.Path)
+		return fmt.Sprintf("this machine is also node %s, whose agent works in %s; if that was not meant, stop one of the "+
+			"two agents and remove its node (trainyard nodes remove)", other.ID, other.Agent.Path)
 	}
 
-	return fmt.Sprintf("this machine was node %s before; to be it again, also under another host name, start the agent with its "+
-		"data directory %s; otherwise remove it: trainyard nodes remove %s", other.ID, other.Agent.Path, other.ID)
+	return fmt.Sprintf("this machine was node %s before; to be it again, also under another host name, start the agent "+
+		"with its data directory %s; otherwise remove it: trainyard nodes remove %s", other.ID, other.Agent.Path, other.ID)
 }

@@ -163,7 +163,9 @@ func TestAMachineThatIsKnownIsNamedWhenItJoins(t *testing.T) {
 
 	y.Move(y.now, old, fleet.EventRemove, "root", "removed")
 
-	for what, a := range map[string]*fleet.Agent{"of a removed node": again, "of nobody": nil, "without a mark": {Process: "p3"}} {
+	for what, a := range map[string]*fleet.Agent{
+		"of a removed node": again, "of nobody": nil, "without a mark": {Process: "p3"},
+	} {
 		if got := y.Known(n, a); got != "" {
 			t.Errorf("of a machine %s it says %q", what, got)
 		}
