@@ -167,6 +167,7 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 		CRIU:           c.criu,
 		MixUsers:       c.mixUsers,
 		Topology:       c.topology,
+		Labels:         c.labels,
 		Isolated:       users != nil,
 		Containers:     engine,
 		Metadata:       blockMetadata(users, log),

@@ -100,6 +100,7 @@ type config struct {
 	token, tokenFile                     string
 	name                                 string
 	address, topology                    string
+	labels                               []string
 	fakeGPUs                             string
 	metrics                              string
 	probe, probePython, criu, onLeaseEnd string
@@ -174,37 +175,6 @@ func size(target func(c *config) *int64) func(*config, string) error {
 		*target(c) = int64(b)
 		return err
 	}
-}
-
-// minFreeDisk reads how much of a disk must be free: a size, a percentage, or both.
-func minFreeDisk(c *config, text string) error {
-	c.minFree, c.minFreeShare = 0, 0
-
-	for part := range strings.SplitSeq(text, ",") {
-		part = strings.TrimSpace(part)
-
-		percent, isShare := strings.CutSuffix(part, "%")
-		if !isShare {
-			size, err := job.ParseBytes(part)
-			if err != nil {
-				return err
-			}
-
-			c.minFree = max(c.minFree, size)
-
-			continue
-		}
-
-		share, err := strconv.ParseFloat(percent, 64)
-		if err != nil || !(share >= 0 && share < 100) {
-			return fault.New(fault.Invalid, "min_free_disk_invalid",
-				"min-free-disk must be a size and a percentage below 100, such as 2GB,1%%, got %.40q", text)
-		}
-
-		c.minFreeShare = max(c.minFreeShare, share/100)
-	}
-
-	return nil
 }
 
 // sharedFolders reads the shared file systems that an operator declares.
@@ -450,8 +420,8 @@ var agentSettings = append(append([]setting{
 	{
 		"address",
 		"",
-		"address at which other nodes reach this one, or the network that has it, e.g. 10.1.0.0/16 (default: found by probes " +
-			"between the nodes)",
+		"address at which other nodes reach this one, or the network that has it, e.g. 10.1.0.0/16 (default: found by " +
+			"probes between the nodes)",
 		text(func(c *config) *string { return &c.address }),
 	},
 	{
@@ -464,6 +434,7 @@ var agentSettings = append(append([]setting{
 			return fleet.CheckTopology(v)
 		},
 	},
+	labelsSetting,
 	{
 		"fake-gpus",
 		"",
@@ -494,13 +465,7 @@ var agentSettings = append(append([]setting{
 			return err
 		},
 	},
-	{
-		"min-free-disk",
-		"2GB,1%",
-		"take no new jobs while the disk with the data directory has less than this free: a size, a share of the disk, or " +
-			"both, of which the larger counts; 0B for no limit",
-		minFreeDisk,
-	},
+	minFreeSetting,
 	dataRootsSetting,
 	dataHostsSetting,
 	passEnvSetting,

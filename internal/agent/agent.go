@@ -102,6 +102,7 @@ type Config struct {
 	FakeGPUs    string          // declared GPUs, see inventory.ParseFake; NoGPUs for none, whatever is there
 	Address     string          // how other nodes reach this one, or the network that has it; found out if left out
 	Topology    string          // where the machine is, see fleet.CheckTopology; unknown if left out
+	Labels      []string        // what jobs can ask for, see fleet.CheckLabels
 	CPUs        job.CPUs        // declared, for machines that are played; found out if left out
 	Memory      job.Bytes       // likewise
 	Probe       string          // whether GPUs are measured at the start: ProbeAuto, also if left out, or ProbeOff
@@ -125,8 +126,8 @@ type Config struct {
 	DataHosts []string
 	// Private are directories that datasets are never read from, besides Dir.
 	Private []string
-	// MinFree is how much of the disk with the data directory must be free for new jobs, and MinFreeShare which part of it,
-	// between 0 and 1; the larger counts, and any is enough if both are 0.
+	// MinFree is how much of the disk with the data directory must be free for new jobs, and MinFreeShare which part of
+	// it, between 0 and 1; the larger counts, and any is enough if both are 0.
 	MinFree      job.Bytes
 	MinFreeShare float64
 	// Free measures a disk; default: package diskspace.

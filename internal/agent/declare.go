@@ -20,7 +20,7 @@ func declaredGPUs(text string) ([]fleet.GPU, error) {
 
 // applyDeclared puts what was declared in the place of what was found.
 func (a *Agent) applyDeclared(found *inventory.Found) {
-	found.Inventory.Topology = a.cfg.Topology
+	found.Inventory.Topology, found.Inventory.Labels = a.cfg.Topology, a.cfg.Labels
 
 	if a.cfg.CPUs > 0 {
 		found.Inventory.CPUs = a.cfg.CPUs

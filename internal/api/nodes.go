@@ -41,6 +41,7 @@ type Node struct {
 	Arch     string          `json:"arch"`
 	Address  string          `json:"address"`
 	Topology string          `json:"topology,omitempty" doc:"where it is, as its operator declared: places from the outside in"`
+	Labels   []string        `json:"labels,omitempty" doc:"what jobs can ask for, as its operator declared"`
 	Version  string          `json:"version" doc:"version of the agent"`
 	Limits   string          `json:"limits,omitempty" doc:"how resource limits of runs are enforced"`
 	// Isolation is absent if the agent is too old to say it; it isolates nothing then.

@@ -98,6 +98,7 @@ func (a *app) nodeDetail(n *api.Node) error {
 			Value: n.Address,
 		},
 		console.Field{Name: "Topology", Value: n.Topology},
+		console.Field{Name: "Labels", Value: strings.Join(n.Labels, ", ")},
 		console.Field{Name: "Agent", Value: n.Version},
 		console.Field{Name: "Limits", Value: n.Limits},
 		console.Field{Name: "Isolation", Value: isolation(n)},

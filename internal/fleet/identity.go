@@ -71,6 +71,7 @@ type Hardware struct {
 	CPUs   job.CPUs            `json:"cpus"`
 	Memory job.Bytes           `json:"memory"`
 	GPUs   map[string]GPUCount `json:"gpus,omitempty"` // by model
+	Labels []string            `json:"labels,omitempty"`
 }
 
 // GPUCount is how many GPUs of a model there are.
@@ -83,7 +84,7 @@ type GPUCount struct {
 func (inv *Inventory) Hardware() Hardware { return inv.hardware(func(*GPU) bool { return true }) }
 
 func (inv *Inventory) hardware(counts func(*GPU) bool) Hardware {
-	h := Hardware{CPUs: inv.CPUs, Memory: inv.Memory}
+	h := Hardware{CPUs: inv.CPUs, Memory: inv.Memory, Labels: inv.Labels}
 
 	for i := range inv.GPUs {
 		g := &inv.GPUs[i]
@@ -132,6 +133,12 @@ func (h *Hardware) Growth(inv *Inventory) string {
 		parts = append(parts, fmt.Sprintf("%s -> %s memory", h.Memory, found.Memory))
 	}
 
+	for _, l := range found.Labels {
+		if !slices.Contains(h.Labels, l) {
+			parts = append(parts, "label "+l)
+		}
+	}
+
 	return strings.Join(parts, ", ")
 }
 
@@ -140,6 +147,10 @@ func (h *Hardware) String() string {
 	text := fmt.Sprintf("%s CPUs, %s memory", h.CPUs, h.Memory)
 	for _, model := range slices.Sorted(maps.Keys(h.GPUs)) {
 		text += fmt.Sprintf(", %d GPUs %s %s", h.GPUs[model].Count, model, h.GPUs[model].Memory)
+	}
+
+	if len(h.Labels) > 0 {
+		text += ", labels " + strings.Join(h.Labels, " ")
 	}
 
 	return text

@@ -37,6 +37,7 @@ type Need struct {
 	Pools  string `json:",omitempty"`
 	Only   string `json:",omitempty"`
 	Except string `json:",omitempty"`
+	Labels string `json:",omitempty"` // only nodes that have all of these, likewise
 	// Image is what the snapshot needs from which the program continues, or would continue if it were moved.
 	Image Image `json:",omitzero"`
 	// Owner keeps the job off nodes that are dedicated to another user; "" if the yard has no node for one user at a time.
@@ -95,6 +96,7 @@ func NeedOf(s *job.Spec, floor job.Floor, avoid []id.Node) Need {
 
 	n.Avoid = barred(avoid)
 	n.Pools, n.Only, n.Except = barred(s.Pools), barred(s.Nodes), barred(s.Avoid)
+	n.Labels = barred(s.Labels)
 
 	return n
 }
@@ -127,8 +129,9 @@ func Names(list string) []string {
 	return strings.Split(strings.Trim(list, "|"), "|")
 }
 
-// Pinned reports whether only some nodes of the yard are allowed by name, so that none can be provisioned for the job.
-func (n *Need) Pinned() bool { return n.Pools != "" || n.Only != "" }
+// Pinned reports whether only some nodes of the yard are allowed by name or label, so that none can be provisioned
+// for the job.
+func (n *Need) Pinned() bool { return n.Pools != "" || n.Only != "" || n.Labels != "" }
 
 // Named reports whether the job file says anything about nodes by their names.
 func (n *Need) Named() bool { return n.Pinned() || n.Except != "" }
@@ -271,7 +274,7 @@ func (m *Matcher) excluded(n *Node) bool {
 	need := &m.Need
 
 	return need.Pools != "" && !has(need.Pools, n.Pool) || need.Only != "" && !has(need.Only, string(n.ID)) ||
-		need.Except != "" && has(need.Except, string(n.ID))
+		need.Except != "" && has(need.Except, string(n.ID)) || need.Labels != "" && n.Inventory.lacks(need.Labels)
 }
 
 // gpus returns those of a set of GPUs that match the need.

@@ -142,15 +142,17 @@ type Inventory struct {
 	Addresses []string `json:"addresses,omitempty" maxItems:"64"`
 	// Topology is where the machine is, as its operator declared: names of places from the outside in, such as
 	// hall-2/rack-7; "" if unknown.
-	Topology string    `json:"topology,omitempty" maxLength:"600"`
-	OS       string    `json:"os"`
-	Kernel   string    `json:"kernel,omitempty"`
-	Arch     string    `json:"arch"`
-	Version  string    `json:"version"` // of the agent
-	CPUs     job.CPUs  `json:"cpus"`
-	Memory   job.Bytes `json:"memory"`
-	Disk     job.Bytes `json:"disk"`
-	GPUs     []GPU     `json:"gpus,omitempty"`
+	Topology string `json:"topology,omitempty" maxLength:"600"`
+	// Labels are what jobs can ask for by name, as its operator declared.
+	Labels  []string  `json:"labels,omitempty" maxItems:"32"`
+	OS      string    `json:"os"`
+	Kernel  string    `json:"kernel,omitempty"`
+	Arch    string    `json:"arch"`
+	Version string    `json:"version"` // of the agent
+	CPUs    job.CPUs  `json:"cpus"`
+	Memory  job.Bytes `json:"memory"`
+	Disk    job.Bytes `json:"disk"`
+	GPUs    []GPU     `json:"gpus,omitempty"`
 	// Limits says how the node enforces what a run may use: "cgroup v2", "cgroup v1" or why it cannot.
 	Limits string `json:"limits,omitempty"`
 	// Draw is how many watts all GPUs together draw with 0, 1, 2, … of them in use, as

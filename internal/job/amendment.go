@@ -40,13 +40,14 @@ type Edited struct {
 	Pools     []string   `json:"pool,omitempty"`
 	Nodes     []string   `json:"nodes,omitempty"`
 	Avoid     []string   `json:"avoid,omitempty"`
+	Labels    []string   `json:"labels,omitempty"`
 }
 
 // Edit returns the amendment after somebody has edited the job; s is its spec as it shall be.
 func (a *Amendment) Edit(s *Spec, by id.User, at time.Time) *Amendment {
 	next := Amendment{By: by, At: at, Edited: &Edited{
 		Resources: s.Resources, Objective: s.Objective, Priority: s.Priority, Expect: s.Expect, Deadline: s.Deadline,
-		LateCost: s.LateCost, Pools: s.Pools, Nodes: s.Nodes, Avoid: s.Avoid,
+		LateCost: s.LateCost, Pools: s.Pools, Nodes: s.Nodes, Avoid: s.Avoid, Labels: s.Labels,
 	}}
 
 	if a != nil { // what it changed of resources is in the spec that was edited
@@ -60,6 +61,7 @@ func (a *Amendment) Edit(s *Spec, by id.User, at time.Time) *Amendment {
 func (e *Edited) apply(s *Spec) {
 	s.Resources, s.Objective, s.Priority, s.Expect = e.Resources, e.Objective, e.Priority, e.Expect
 	s.Deadline, s.LateCost, s.Pools, s.Nodes, s.Avoid = e.Deadline, e.LateCost, e.Pools, e.Nodes, e.Avoid
+	s.Labels = e.Labels
 }
 
 // Apply returns the spec as amended. Applying an amendment twice is the same as once.

@@ -59,9 +59,10 @@ type Spec struct {
 	Data        []string          `json:"data,omitempty"`
 	Resources   Resources         `json:"resources"`
 	Place       Place             `json:"place"`
-	Pools       []string          `json:"pool,omitempty"`  // only nodes of these pools; none for all
-	Nodes       []string          `json:"nodes,omitempty"` // only these nodes; none for all
-	Avoid       []string          `json:"avoid,omitempty"` // none of these nodes
+	Pools       []string          `json:"pool,omitempty"`   // only nodes of these pools; none for all
+	Nodes       []string          `json:"nodes,omitempty"`  // only these nodes; none for all
+	Avoid       []string          `json:"avoid,omitempty"`  // none of these nodes
+	Labels      []string          `json:"labels,omitempty"` // only nodes that have all of these
 	Objective   Objective         `json:"objective"`
 	Priority    int               `json:"priority,omitempty"` // 0 … 100; higher goes first
 	Expect      Duration          `json:"expect,omitempty"`
@@ -94,7 +95,7 @@ func (s *Spec) TextBytes() Bytes {
 	total := len(s.Name) + len(s.Project) + len(s.Workdir) + len(s.Setup) + len(s.Run) + len(s.Image) +
 		len(s.RegistryAuth) + len(s.Framework) + s.Python.textBytes()
 
-	for _, list := range [][]string{s.Data, s.Pools, s.Nodes, s.Avoid, s.Needs, s.Secrets, s.Outputs} {
+	for _, list := range [][]string{s.Data, s.Pools, s.Nodes, s.Avoid, s.Labels, s.Needs, s.Secrets, s.Outputs} {
 		for _, text := range list {
 			total += len(text)
 		}

@@ -13,7 +13,7 @@ import (
 
 // unnamed returns a need without what the job file says about nodes by their names.
 func unnamed(need fleet.Need) fleet.Need {
-	need.Pools, need.Only, need.Except = "", "", ""
+	need.Pools, need.Only, need.Except, need.Labels = "", "", "", ""
 	return need
 }
 
@@ -33,11 +33,16 @@ func namedNodes(v *View, need fleet.Need, eligible int) Why {
 		w.Sentence += "; " + missing
 	}
 
+	fields := "pool, nodes and avoid"
+	if need.Labels != "" {
+		fields = "pool, nodes, labels and avoid"
+	}
+
 	m := fleet.NewMatcher(plain)
 	for i := range v.Rooms {
 		if m.Eligible(&v.Rooms[i]) {
 			w.Remedies = []Remedy{{
-				Text: fmt.Sprintf("change pool, nodes and avoid of the job: without them %s could run it", v.Rooms[i].Node.ID),
+				Text: fmt.Sprintf("change %s of the job: without them %s could run it", fields, v.Rooms[i].Node.ID),
 				Need: &plain,
 			}}
 
@@ -63,6 +68,14 @@ func allowedNodes(need fleet.Need) string {
 		text += " of " + humanize.Plural(len(pools), "pool") + " " + humanize.Or(pools...)
 	}
 
+	if labels := fleet.Names(need.Labels); len(labels) > 0 {
+		if text == "all nodes" {
+			text = "only nodes"
+		}
+
+		text += " with " + humanize.Plural(len(labels), "label") + " " + humanize.List(labels...)
+	}
+
 	if names := fleet.Names(need.Except); len(names) > 0 {
 		text += " without " + humanize.List(names...)
 	}
@@ -72,11 +85,12 @@ func allowedNodes(need fleet.Need) string {
 
 // missingNames says which of the nodes and pools that the job file names are not there.
 func missingNames(v *View, need fleet.Need) string {
-	nodes, pools := fleet.Names(need.Only), fleet.Names(need.Pools)
+	nodes, pools, labels := fleet.Names(need.Only), fleet.Names(need.Pools), fleet.Names(need.Labels)
 	for i := range v.Rooms {
 		n := v.Rooms[i].Node
 		nodes = slices.DeleteFunc(nodes, func(name string) bool { return name == string(n.ID) })
 		pools = slices.DeleteFunc(pools, func(name string) bool { return name == n.Pool })
+		labels = slices.DeleteFunc(labels, func(label string) bool { return slices.Contains(n.Inventory.Labels, label) })
 	}
 
 	var parts []string
@@ -86,6 +100,10 @@ func missingNames(v *View, need fleet.Need) string {
 
 	if len(pools) > 0 {
 		parts = append(parts, "no node is in "+humanize.Plural(len(pools), "pool")+" "+humanize.Or(pools...))
+	}
+
+	if len(labels) > 0 {
+		parts = append(parts, "no node has "+humanize.Plural(len(labels), "label")+" "+humanize.Or(labels...))
 	}
 
 	return strings.Join(parts, ", ")

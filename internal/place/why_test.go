@@ -63,6 +63,9 @@ func TestExplain(t *testing.T) {
 		return n
 	}
 
+	labelled := need(1, nil)
+	labelled.Labels = "|ssd|zone=a|"
+
 	for name, tc := range map[string]struct {
 		yard  func(y yard)
 		need  fleet.Need
@@ -129,6 +132,17 @@ func TestExplain(t *testing.T) {
 				Sentence: "the job file allows only nodes of pools attic or lab without c, and none of them could run it; " +
 					"no node is in pool attic",
 				Remedies: texts("change pool, nodes and avoid of the job: without them a could run it"),
+			},
+		},
+		"only nodes with labels that none has": {
+			yard: func(y yard) {
+				y.node("a", 4, func(n *fleet.Node) { n.Inventory.Labels = []string{"ssd"} })
+			}, need: labelled,
+			want: place.Why{
+				Blocker: place.BlockNoFit,
+				Sentence: "the job file allows only nodes with labels ssd and zone=a, and none of them could run it; " +
+					"no node has label zone=a",
+				Remedies: texts("change pool, nodes, labels and avoid of the job: without them a could run it"),
 			},
 		},
 		"the only node is busy, another has room": {

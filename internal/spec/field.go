@@ -282,6 +282,14 @@ func aimFields() []field {
 				"is provisioned for such a job.",
 		},
 		{
+			name:    "labels",
+			kind:    labelsKind(),
+			example: "[ssd, zone=a]",
+			also:    []string{"constraint", "constraints", "node_selector"},
+			doc: "Labels that a node must have, all of them, for the job to run there; operators declare them with --labels " +
+				"of the agent. No node is provisioned for such a job.",
+		},
+		{
 			name:    "avoid",
 			kind:    nodesKind(func(s *job.Spec) *[]string { return &s.Avoid }),
 			example: "[gpu-3]",

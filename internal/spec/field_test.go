@@ -134,6 +134,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 		{"resources: {gpu_memory: ..80GB, gpus: 2}", res(func(r *job.Resources) {
 			r.GPUs, r.GPUMemory = job.Range{Min: 2, Max: 2}, job.ByteRange{Max: 80 * gb}
 		})},
+		{"labels: [ssd, zone=a]", func(s *job.Spec) { s.Labels = []string{"ssd", "zone=a"} }},
 		{"pool: [lab, a100]", func(s *job.Spec) { s.Pools = []string{"lab", "a100"} }},
 		{"nodes: gpu-1", func(s *job.Spec) { s.Nodes = []string{"gpu-1"} }},
 		{"avoid: [gpu-3, gpu-4]", func(s *job.Spec) { s.Avoid = []string{"gpu-3", "gpu-4"} }},

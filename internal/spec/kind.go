@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"trainyard/internal/cron"
+	"trainyard/internal/fleet"
 	"trainyard/internal/glob"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -400,6 +401,21 @@ func nodesKind(at func(*job.Spec) *[]string) kind {
 
 		return badName(s)
 	}, nameSchema)
+}
+
+// labelsKind reads labels of nodes.
+func labelsKind() kind {
+	return listKind("a label or a list of labels", func(s *job.Spec) *[]string { return &s.Labels },
+		func(text string) (string, string) {
+			if fleet.CheckLabel(text) == nil {
+				return "", ""
+			}
+
+			return "must be a name or name=value",
+				"use lower-case letters, digits, '-', '_' and '.', as in labels: [ssd, zone=a]"
+		},
+		func() schema { return schema{"type": "string", "minLength": 1, "maxLength": 127} },
+	)
 }
 
 func secretsKind() kind {

@@ -334,6 +334,8 @@ func impossibleField(need *fleet.Need) string {
 		return "nodes"
 	case need.Pools != "":
 		return "pool"
+	case need.Labels != "":
+		return "labels"
 	}
 
 	return "resources"

@@ -206,6 +206,9 @@ func checkInventory(inv *fleet.Inventory) error {
 	if err := fleet.CheckTopology(inv.Topology); err != nil {
 		return bad("topology %v", err)
 	}
+	if err := fleet.CheckLabels(inv.Labels); err != nil {
+		return bad("labels %v", err)
+	}
 	if len(inv.Addresses) > job.MaxAddresses {
 		return bad("a node can have at most %d addresses", job.MaxAddresses)
 	}

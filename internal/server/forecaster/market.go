@@ -121,7 +121,7 @@ type demand struct {
 // it does not matter which single nodes the job avoids.
 func (d *demand) matcher() *fleet.Matcher {
 	need := d.Need
-	need.Avoid, need.Pools, need.Only, need.Except = "", "", "", ""
+	need.Avoid, need.Pools, need.Only, need.Except, need.Labels = "", "", "", "", ""
 
 	return fleet.NewMatcher(need)
 }

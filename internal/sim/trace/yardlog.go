@@ -265,7 +265,7 @@ func replayed(s *job.Spec) (*job.Spec, error) {
 	c.Image = ""
 	c.Python = nil
 	c.Needs, c.After = nil, ""
-	c.Pools, c.Nodes, c.Avoid = nil, nil, nil // the nodes of a scenario have other names
+	c.Pools, c.Nodes, c.Avoid, c.Labels = nil, nil, nil, nil // the nodes of a scenario have other names
 	c.Env = nil
 	c.Secrets, c.RegistryAuth = nil, ""
 	c.Data = nil

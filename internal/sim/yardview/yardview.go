@@ -417,6 +417,7 @@ func nodeOf(a *api.Node) fleet.Node {
 		Inventory: fleet.Inventory{
 			Address:  a.Address,
 			Topology: a.Topology,
+			Labels:   a.Labels,
 			OS:       a.OS,
 			Arch:     a.Arch,
 			Version:  a.Version,

@@ -115,7 +115,9 @@ func sameInventory(a, b *fleet.Inventory) bool {
 	x.GPUs, z.GPUs = nil, nil
 	x.Disk, z.Disk = 0, 0 // free disk space changes all the time and no decision depends on it
 
-	return x.Address == z.Address && slices.Equal(x.Addresses, z.Addresses) && x.Topology == z.Topology && x.OS == z.OS && x.Kernel == z.Kernel && x.Arch == z.Arch && x.Version == z.Version &&
+	return x.Address == z.Address && slices.Equal(x.Addresses, z.Addresses) && x.Topology == z.Topology &&
+		slices.Equal(x.Labels, z.Labels) && x.OS == z.OS && x.Kernel == z.Kernel && x.Arch == z.Arch &&
+		x.Version == z.Version &&
 		x.CPUs == z.CPUs && x.Memory == z.Memory && x.Limits == z.Limits && slices.Equal(a.GPUs, b.GPUs) &&
 		x.Isolation == z.Isolation && x.MixUsers == z.MixUsers && x.SingleUser == z.SingleUser && x.Metadata == z.Metadata &&
 		x.Restores == z.Restores && x.Suspends == z.Suspends && x.Secrets == z.Secrets && same(x.Problem, z.Problem) &&

@@ -2687,6 +2687,7 @@ export interface components {
             gpus?: components["schemas"]["FleetGPU"][];
             isolation?: string;
             kernel?: string;
+            labels?: string[];
             limits?: string;
             memory: string;
             metadata?: string;
@@ -3228,6 +3229,7 @@ export interface components {
             /** Format: date-time */
             deadline?: string;
             expect?: string;
+            labels?: string[];
             late_cost?: string;
             nodes?: string[];
             objective: string;
@@ -3799,6 +3801,8 @@ export interface components {
             isolation?: string;
             /** @description jobs running on it */
             jobs: string[];
+            /** @description what jobs can ask for, as its operator declared */
+            labels?: string[];
             /** Format: date-time */
             last_seen?: string;
             /** @description lease of a provisioned node */

@@ -88,6 +88,7 @@ function About({ node: n, now }: { node: Node; now: number }) {
       <Fact name="State"><NodeStatus node={n} /> <span className="faint">since {time(n.since, now)}</span></Fact>
       {n.activity && <Fact name="Activity">{n.activity}</Fact>}
       <Fact name="Class">{classOf(n.class)}{n.pool ? `, pool ${n.pool}` : ""}</Fact>
+      {n.labels && n.labels.length > 0 && <Fact name="Labels">{n.labels.join(", ")}</Fact>}
       <Fact name="GPUs"><Cells node={n} /> {kindsOf(n)}</Fact>
       {n.tflops !== undefined && (
         <Fact name="TFLOPS">
