@@ -264,6 +264,18 @@ func HasEnv(pid int, entry string) bool {
 	return false
 }
 
+// Executing reports whether a process seems to be in the middle of executing another program: then it has no
+// environment for a moment, which is longer on a busy machine. One that was started without any looks like that, too.
+func Executing(p Process) bool {
+	if p.Dead || p.Session == 0 { // the latter is the kernel's own
+		return false
+	}
+
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/environ")
+
+	return err == nil && len(data) == 0
+}
+
 // Signal sends a signal to exactly this process, never to one that got its PID later. It is not an
 // error if the process has ended.
 func (p Process) Signal(sig unix.Signal) error {

@@ -21,10 +21,21 @@ const killRounds = 50
 func Kill(id string, root process.Process) error {
 	var errs []error
 
-	for round := range killRounds {
-		left, err := find(id, root)
-		if err != nil || len(left) == 0 {
+	for round, clean := 0, 0; round < killRounds; round++ {
+		left, unsure, err := find(id, root)
+		if err != nil {
 			return errors.Join(append(errs, err)...)
+		}
+
+		// One that forks and ends while the others are looked at is in no single look.
+		if len(left) == 0 && !unsure {
+			clean++
+		} else {
+			clean = 0
+		}
+
+		if clean == 2 {
+			return errors.Join(errs...)
 		}
 
 		errs = nil
@@ -38,16 +49,16 @@ func Kill(id string, root process.Process) error {
 	return errors.Join(errs...)
 }
 
-// find lists the processes of a visitor that have not ended.
-func find(id string, root process.Process) ([]process.Process, error) {
+// find lists the processes of a visitor that have not ended. It is unsure if there are others that might be, of which
+// the next look tells.
+func find(id string, root process.Process) (found []process.Process, unsure bool, err error) {
 	all, err := process.All()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 
 	mark := Var + "=" + id
 	roots := map[int]bool{}
-	var found []process.Process
 
 	for _, p := range all {
 		// The kernel gives the number of a session to no other process as long as one of the session is left.
@@ -55,8 +66,10 @@ func find(id string, root process.Process) ([]process.Process, error) {
 		if same || p.Session == root.PID && p.Started >= root.Started || process.HasEnv(p.PID, mark) {
 			roots[p.PID] = true
 			found = append(found, p)
+		} else if p.Started >= root.Started && process.Executing(p) {
+			unsure = true
 		}
 	}
 
-	return append(found, process.Descendants(all, roots)...), nil
+	return append(found, process.Descendants(all, roots)...), unsure, nil
 }
