@@ -515,8 +515,9 @@ func uploaded(tree *workdir.Tree, draft *jobfile.Draft) error {
 		}
 
 		if !slices.ContainsFunc(tree.Manifest.Files, there) {
-			return fault.New(fault.Invalid, "no_file", "%s is not among the files of the working directory %s", name,
-				draft.Workdir).WithField("python").WithRemedy("correct the path, or upload it with --include %s if it is ignored", name)
+			return fault.New(fault.Invalid, "no_file", "%s is not among the files of the working directory %s",
+				name, draft.Workdir).WithField("python").
+				WithRemedy("correct the path, or upload it with --include %s if it is ignored", name)
 		}
 	}
 

@@ -43,7 +43,7 @@ func TestAJobWithAPythonEnvironment(t *testing.T) {
 	write("requirements.txt", "alpha\n")
 	write("train.py", "import alpha, beta\nprint('alpha', alpha.VERSION, 'beta', beta.VERSION)\n")
 	file := write("job.yaml", "workdir: .\npython: {requirements: requirements.txt}\nresources: {cpus: 0.1}\nenv: {PIP_INDEX_URL: '"+
-		index.URL+"'}\nrun: [python train.py, alpha-tool]\n")
+		index.URL+"', XDG_CACHE_HOME: '"+filepath.Join(y.Folder, "cache")+"'}\nrun: [python train.py, alpha-tool]\n")
 
 	submit := func() string {
 		t.Helper()

@@ -29,6 +29,7 @@ type pyYard struct {
 	index *pypi.Index
 	tools string // directory with uv or conda, before the others of PATH; "" for pip
 	tree  map[string]string
+	cache string // of pip and uv, which would know the port of an earlier index
 }
 
 // newPyYard opens a yard whose every working directory has the files of tree.
@@ -41,7 +42,7 @@ func newPyYard(t *testing.T, tools string, tree map[string]string, change ...fun
 		}
 	}
 
-	y := &pyYard{tools: tools, tree: tree, index: pypi.Serve(t,
+	y := &pyYard{tools: tools, tree: tree, cache: t.TempDir(), index: pypi.Serve(t,
 		pypi.Package{Name: "alpha", Version: "1.0", Requires: []string{"beta"}, Code: "def main(): print('tool of alpha')"},
 		pypi.Package{Name: "alpha", Version: "2.0"}, pypi.Package{Name: "beta", Version: "0.5"},
 	)}
@@ -69,6 +70,10 @@ func (y *pyYard) launch(p job.Python, command string, change ...func(*api.Launch
 		Owner: "ada", OwnerNumber: 1, Workdir: "sha256:1", Python: &p, Command: command, LogLimit: 1 << 20,
 		Env: map[string]string{"PIP_INDEX_URL": y.index.URL, "PATH": y.tools + ":" + os.Getenv("PATH")},
 	}
+	if y.opts.Users == nil {
+		l.Env["XDG_CACHE_HOME"] = y.cache
+	}
+
 	for _, c := range change {
 		c(&l)
 	}

@@ -252,7 +252,12 @@ func (s *supervisor) sealEnvironment(dir string) error {
 // protect makes files and directories read-only. Programs that run as the agent does could change that, but do not by
 // accident.
 func protect(dir string) error {
-	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+
+	err = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.Type()&fs.ModeSymlink != 0 {
 			return err
 		}
@@ -262,8 +267,10 @@ func protect(dir string) error {
 			return err
 		}
 
-		return os.Chmod(path, info.Mode().Perm()&^0o222)
+		return root.Chmod(path, info.Mode().Perm()&^0o222)
 	})
+
+	return errors.Join(err, root.Close())
 }
 
 // environmentEvery is how often the progress of an environment is recorded.

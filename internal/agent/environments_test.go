@@ -1,0 +1,82 @@
+package agent
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// program writes a program that everybody may execute.
+func program(t *testing.T, path, text string) {
+	t.Helper()
+
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755)
+	}
+
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWithWhatEnvironmentsAreMade(t *testing.T) {
+	root := t.TempDir()
+	if err := os.Chmod(filepath.Dir(root), 0o755); err != nil {
+		t.Fatal(err)
+	}
+
+	bin := filepath.Join(root, "bin")
+	mark := filepath.Join(root, "started")
+	shims := filepath.Join(root, "shims")
+	closed := filepath.Join(root, "closed")
+
+	// What one interpreter has in its files is read there; one without a version in its name is asked.
+	program(t, filepath.Join(bin, "python3.11"), "touch "+mark)
+	program(t, filepath.Join(bin, "python3.12"), "touch "+mark)
+	program(t, filepath.Join(bin, "uv"), "")
+	program(t, filepath.Join(shims, "python3"), "echo 3.9")
+	program(t, filepath.Join(shims, "python"), "echo 2.7")
+	program(t, filepath.Join(closed, "conda"), "")
+
+	for _, name := range []string{"3.11/os.py", "3.11/venv/__init__.py", "3.11/ensurepip/__init__.py", "3.12/os.py"} {
+		program(t, filepath.Join(root, "lib", "python"+name), "")
+	}
+
+	if err := os.Chmod(closed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+
+	t.Setenv("PATH", bin+":"+shims+":"+closed+":/usr/bin/nothing")
+
+	var e environments
+	now := time.Unix(0, 0)
+	found := e.look(t.Context(), false, now)
+
+	if found.UV != "uv" || found.Conda != "conda" || found.Pythons != "Python 3.11, 3.9" {
+		t.Errorf("found %+v", found)
+	}
+
+	if _, err := os.Stat(mark); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("an interpreter was started: %v", err)
+	}
+
+	// Later it is looked for again.
+	if err := os.Remove(filepath.Join(bin, "uv")); err != nil {
+		t.Fatal(err)
+	}
+
+	if e.look(t.Context(), false, now.Add(lookEvery-1)).UV == "" || e.look(t.Context(), false, now.Add(lookEvery)).UV != "" {
+		t.Error("that uv was removed is not noticed after a while, or at once")
+	}
+
+	// Jobs that run as users of their own do not get what they cannot reach.
+	if os.Geteuid() == 0 {
+		var walled environments
+		if found := walled.look(t.Context(), true, now); found.Conda != "" || found.Pythons != "Python 3.11, 3.9" {
+			t.Errorf("with walls it found %+v", found)
+		}
+	}
+}
