@@ -5,10 +5,13 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"trainyard/internal/fault"
 )
@@ -217,5 +220,32 @@ func TestExactlyTheGivenGPUsAreInAContainer(t *testing.T) {
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.HasPrefix(err.Error(), tt.want)) {
 			t.Errorf("with %v inside and %v closed: %v, want %q", tt.inside, tt.closed, err, tt.want)
 		}
+	}
+}
+
+// TestTheFirstThreadStaysWhereItIs lets so many functions have threads of their own that without care some of them
+// would have the first.
+func TestTheFirstThreadStaysWhereItIs(t *testing.T) {
+	t.Parallel()
+
+	var wrong atomic.Int64
+	var tasks sync.WaitGroup
+
+	for range 8 {
+		tasks.Go(func() {
+			for range 500 {
+				onThread(func() {
+					if unix.Gettid() == unix.Getpid() {
+						wrong.Add(1)
+					}
+				})
+			}
+		})
+	}
+
+	tasks.Wait()
+
+	if n := wrong.Load(); n > 0 {
+		t.Errorf("%d functions ran on the first thread", n)
 	}
 }
