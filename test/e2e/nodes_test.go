@@ -184,3 +184,33 @@ func TestANodeIsTakenOut(t *testing.T) {
 
 	y.exits(t, 102, "drain", "north")
 }
+
+func TestAJobRunsOnANodeWithItsLabels(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.join(t, []string{"north"})
+	y.join(t, []string{"south"}, "--labels", "ssd, zone=a")
+
+	for range 3 {
+		id := y.submit(t, script("echo hi")+"labels: [zone=a, ssd]\n")
+		y.succeed(t, "wait", id)
+
+		if got := nodeOf(t, y.job(t, id), 1); got != "south" {
+			t.Errorf("a job ran on %s, which does not have its labels", got)
+		}
+	}
+
+	if r := y.succeed(t, "nodes", "south"); !strings.Contains(r.out, "ssd, zone=a") {
+		t.Errorf("the labels are not shown: %s", r)
+	}
+
+	file := filepath.Join(y.Folder, "nvme.yaml")
+	if err := os.WriteFile(file, []byte(script("echo hi")+"labels: nvme\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	r := y.run(t, "submit", file)
+	if r.code == 0 || !strings.Contains(r.err, "labels") || !strings.Contains(r.err, "no node has label nvme") {
+		t.Errorf("a job that no node can run is submitted: %s", r)
+	}
+}
