@@ -24,8 +24,8 @@ var containerSettings = []setting{
 	{
 		"container-network",
 		container.OwnNetwork,
-		"network of containers: own (one for each, behind the engine's bridge) or host (that of this node, which jobs with an " +
-			"image on several nodes need)",
+		"network of containers: own (one for each, behind the engine's bridge) or host (that of this node, which jobs with " +
+			"an image on several nodes need)",
 		func(c *config, v string) error {
 			c.containerNetwork = v
 

@@ -60,7 +60,7 @@ func (a *Agent) updateUploaders(ctx context.Context, list []rundir.Status) {
 		k := key{st.Run, st.Rank}
 		s, ok := a.uploaders[k]
 		if !ok {
-			own, cancel := context.WithCancel(ctx)
+			own, cancel := context.WithCancel(ctx) //nolint:gosec // the uploader has it
 			s = &logUploader{
 				agent: a, key: k, uid: st.UID, ended: make(chan struct{}), heard: make(chan struct{}), cancel: cancel,
 				done: make(chan struct{}),

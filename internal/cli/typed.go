@@ -112,7 +112,8 @@ func (t *typist) open(ctx context.Context) error {
 		case end.Exit == noInput:
 			t.Note("The program of job %s reads no input: it was started by an agent of an earlier version", t.job)
 		case end.Exit != 0:
-			t.Note("what was typed last may not have reached job %s: what sends it has ended with %d", t.job, end.Exit)
+			t.Note("what was typed last may not have reached job %s: what sends it has ended with %d",
+				t.job, end.Exit)
 		}
 	}()
 

@@ -66,7 +66,8 @@ func (s *Snapshot) Brief(now time.Time, j *job.Job, explainer Explainer) Brief {
 }
 
 // remarks says what the owner of a job should know beside its state: nodes of its run that do not report, that it will
-// be stopped because it is idle, and memory that was raised after it ran out of it. The sentences stay the same as long as that holds.
+// be stopped because it is idle, and memory that was raised after it ran out of it. The sentences stay the same as long
+// as that holds.
 func (s *Snapshot) remarks(now time.Time, j *job.Job, f *facts) []string {
 	var list []string
 

@@ -41,8 +41,8 @@ func (r Command) File(command string) ([]byte, error) {
 		interactive = mapping("idle", scalar(r.Idle))
 	}
 
-	root := mapping("workdir", quoted(r.Workdir), "image", quoted(r.Image), "setup", quoted(r.Setup), "run", quoted(command),
-		"resources", resources, "place", scalar(r.Place), "max_duration", scalar(r.MaxDuration),
+	root := mapping("workdir", quoted(r.Workdir), "image", quoted(r.Image), "setup", quoted(r.Setup),
+		"run", quoted(command), "resources", resources, "place", scalar(r.Place), "max_duration", scalar(r.MaxDuration),
 		"interactive", interactive)
 	out, err := yaml.Marshal(root)
 	if err != nil {
