@@ -330,10 +330,13 @@ type orderContent struct {
 	Keeps []id.Node `json:"keeps,omitempty"`
 
 	Suspend job.SuspendOrder `json:"suspend,omitzero"`
+	// Peers and Start are of a run on several nodes.
+	Peers []int          `json:"peers,omitempty"`
+	Start *job.GangStart `json:"start,omitempty"`
 }
 
 func orderRow(args []any, o *yardmaster.Order) ([]any, error) {
-	launch, err := json.Marshal(orderContent{o.Launch, o.Dump, o.Save, o.Move, o.Keeps, o.Suspend})
+	launch, err := json.Marshal(orderContent{o.Launch, o.Dump, o.Save, o.Move, o.Keeps, o.Suspend, o.Peers, o.Start})
 	if err != nil {
 		return nil, fmt.Errorf("encode order %s: %w", o.Key(), err)
 	}
@@ -375,7 +378,7 @@ func readOrder(row scanner) (yardmaster.Order, error) {
 	}
 
 	o.Launch, o.Dump, o.Save, o.Move, o.Keeps = content.Launch, content.Dump, content.Save, content.Move, content.Keeps
-	o.Suspend = content.Suspend
+	o.Suspend, o.Peers, o.Start = content.Suspend, content.Peers, content.Start
 
 	return o, nil
 }
