@@ -36,7 +36,7 @@ func newYard(t *testing.T, sc scene) *yard {
 
 	y := &yard{scene: sc, shared: filepath.Join(folder, "shared"), agents: map[string]*yardtest.Process{}}
 	y.Yard = &yardtest.Yard{Binary: filepath.Join(binaries, "trainyard"), Folder: folder, Store: sc.store, Flags: []string{
-		"--rate", "0", "--report-every", "250ms", "--retry-wait", "50ms", "--suspect-after", "20s", "--lost-after", "2m",
+		"--rate", "0", "--report-every", "250ms", "--retry-wait", "50ms", "--suspect-after", "10m", "--lost-after", "20m",
 	}}
 	for _, sub := range []string{"locks", "meet", "go"} {
 		if err := os.MkdirAll(filepath.Join(y.shared, sub), 0o700); err != nil {

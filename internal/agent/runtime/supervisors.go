@@ -143,8 +143,13 @@ func (r *Runtime) reap(s *supervisor) {
 	}
 }
 
-// untaken reports whether no supervisor has taken a rank. An error is left to who monitors the rank.
+// untaken reports whether no supervisor has taken a rank. An error is left to who monitors the rank. One that has ended
+// may be forgotten already, with its directory.
 func (r *Runtime) untaken(rk *rank) bool {
+	if r.hasEnded(rk) {
+		return false
+	}
+
 	var st rundir.State
 	begun, err := rundir.ReadState(rk.dir, &st)
 

@@ -222,6 +222,16 @@ func TestSomeRanksShareNoSupervisor(t *testing.T) {
 		t.Fatal("the supervisor is gone")
 	}
 
+	rk := y.onlyRank(run)
 	y.kill(run)
 	y.awaitGone(p)
+
+	// The rank has ended with its supervisor, and may be forgotten before anybody looks: it is not started again.
+	if err := y.Forget(run, 0); err != nil {
+		t.Fatal(err)
+	}
+
+	if y.untaken(rk) {
+		t.Error("a rank that has ended and is forgotten looks as if no supervisor had taken it")
+	}
 }
