@@ -24,6 +24,7 @@ type environments struct {
 	found    *fleet.Environments
 	at       time.Time
 	versions map[string]string // of interpreters that were asked, by path
+	asking   bool              // some are being asked
 }
 
 // look returns with what jobs make Python environments here: programs on their PATH that they may execute.
@@ -43,29 +44,67 @@ func (e *environments) look(ctx context.Context, isolated bool, now time.Time) *
 	tools := pyenv.Find(os.Getenv("PATH"), user.MayExecute)
 	found := fleet.Environments{UV: baseName(tools.UV), Conda: baseName(tools.Conda)}
 
-	var versions []string
+	var versions, unknown []string
 	for _, python := range tools.Pythons {
-		if v := e.version(ctx, python, isolated); v != "" && !slices.Contains(versions, v) {
+		v, known := e.version(python)
+		if !known {
+			unknown = append(unknown, python)
+		}
+
+		if v != "" && !slices.Contains(versions, v) {
 			versions = append(versions, v)
 		}
-	}
-
-	if ctx.Err() != nil {
-		return e.found // the agent is stopping, which says nothing about the machine
 	}
 
 	found.Pythons = fleet.PythonsOf(versions)
 	e.found, e.at = &found, now
 
+	if len(unknown) > 0 {
+		e.at = time.Time{} // the next look has their answers
+		e.ask(ctx, unknown, isolated)
+	}
+
 	return e.found
+}
+
+// ask asks interpreters for their versions, beside everything else: each may take seconds on a busy machine. The caller
+// holds mu.
+func (e *environments) ask(ctx context.Context, pythons []string, isolated bool) {
+	if e.asking {
+		return
+	}
+
+	e.asking = true
+
+	go func() {
+		for _, python := range pythons {
+			v := askVersion(ctx, python, isolated)
+			if ctx.Err() != nil {
+				break // the agent is stopping, which says nothing about the machine
+			}
+
+			e.mu.Lock()
+			if e.versions == nil {
+				e.versions = map[string]string{}
+			}
+
+			e.versions[python] = v
+			e.mu.Unlock()
+		}
+
+		e.mu.Lock()
+		e.asking = false
+		e.mu.Unlock()
+	}()
 }
 
 // nobody is the uid and gid that own nothing.
 const nobody = 65534
 
 // version returns the version of an interpreter that has venv and pip, as in 3.11; "" for others. Most have it in their
-// names and bring these modules in a known place, so that nothing has to be started.
-func (e *environments) version(ctx context.Context, python string, isolated bool) string {
+// names and bring these modules in a known place, so that nothing has to be started. It reports false for one that has
+// to be asked.
+func (e *environments) version(python string) (v string, known bool) {
 	if real, err := filepath.EvalSymlinks(python); err == nil {
 		name := filepath.Base(real)
 		lib := filepath.Join(filepath.Dir(filepath.Dir(real)), "lib", name)
@@ -73,27 +112,16 @@ func (e *environments) version(ctx context.Context, python string, isolated bool
 		if _, err := os.Stat(filepath.Join(lib, "os.py")); err == nil {
 			v := strings.TrimPrefix(name, "python")
 			if !job.PythonVersion(v) || !isFile(lib, "venv") || !isFile(lib, "ensurepip") {
-				return ""
+				return "", true
 			}
 
-			return v
+			return v, true
 		}
 	}
 
-	if v, asked := e.versions[python]; asked {
-		return v
-	}
+	v, known = e.versions[python]
 
-	v := askVersion(ctx, python, isolated)
-	if ctx.Err() == nil {
-		if e.versions == nil {
-			e.versions = map[string]string{}
-		}
-
-		e.versions[python] = v
-	}
-
-	return v
+	return v, known
 }
 
 func isFile(lib, module string) bool {
