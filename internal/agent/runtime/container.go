@@ -87,6 +87,11 @@ func (r *Runtime) prepareContainer(ctx context.Context, rk *rank) error {
 
 	c, err := r.opt.Containers.Hold(ctx, request)
 	if err != nil {
+		select {
+		case r.unheld <- struct{}{}:
+		default:
+		}
+
 		return err
 	}
 
@@ -290,7 +295,7 @@ func (rk *rank) releaseContainer() {
 }
 
 // sweepEvery is how often containers and images that nobody needs are looked for, and sweepAgain when that is after
-// the start of the agent: an engine may still be making a container for the process before.
+// the start of the agent, or after a container was not wanted any more while it was made: the engine may go on with it.
 const (
 	sweepEvery = 10 * time.Minute
 	sweepAgain = 20 * time.Second
@@ -298,10 +303,16 @@ const (
 
 // keepSweeping removes containers and images that nobody needs, until Close.
 func (r *Runtime) keepSweeping() {
-	r.sweepContainers()
+	for wait := sweepAgain; ; wait = sweepEvery {
+		r.sweepContainers()
 
-	if clock.Sleep(r.ctx, sweepAgain) {
-		clock.Every(r.ctx, r.clk, sweepEvery, func(time.Time) { r.sweepContainers() })
+		switch clock.Wait(r.ctx, wait, r.unheld) {
+		case clock.Ended:
+			return
+		case clock.Woken:
+			clock.Sleep(r.ctx, sweepAgain)
+		case clock.Passed:
+		}
 	}
 }
 

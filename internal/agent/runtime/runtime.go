@@ -113,6 +113,7 @@ type Runtime struct {
 	kept          []kept     // the oldest first; guarded by prune
 	keptSize      job.Bytes  // of all of them
 	watched       watched
+	unheld        chan struct{}    // a container was not held, and may be there all the same
 	spare         chan *supervisor // those that wait for a rank
 	spareRest     time.Duration    // for how long they do
 
@@ -159,7 +160,7 @@ func New(opt Options) (*Runtime, error) {
 		opt: opt, dir: opt.Dir, log: opt.Log, clk: opt.Clock, boot: rundir.NewBootClock(),
 		base:  inheritedEnv(opt.Environ, opt.PassEnv),
 		ranks: map[string]*rank{}, changed: make(chan struct{}), watched: newWatched(),
-		spare: make(chan *supervisor), spareRest: supervisorRest,
+		unheld: make(chan struct{}, 1), spare: make(chan *supervisor), spareRest: supervisorRest,
 	}
 
 	limits, err := cgroup.Find()
