@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"trainyard/internal/clock"
+	"trainyard/internal/executable"
 	"trainyard/internal/fleet"
 )
 
@@ -17,7 +18,7 @@ func program(t *testing.T, path, text string) {
 
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
 	if err == nil {
-		err = os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755)
+		err = executable.Write(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755)
 	}
 
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"trainyard/internal/agent"
 	"trainyard/internal/agent/inventory"
 	"trainyard/internal/api"
+	"trainyard/internal/executable"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
@@ -60,7 +61,7 @@ func smi(t *testing.T) (show func(uncorrected int, pid int)) {
 func writeProgram(t *testing.T, path, text string) {
 	t.Helper()
 
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+	if err := executable.Write(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"trainyard/internal/clock"
 	"trainyard/internal/cloud"
+	"trainyard/internal/executable"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 )
@@ -78,7 +79,7 @@ func newComputer(t *testing.T, shell string) *computer {
 func (c *computer) stub(name, script string) {
 	c.t.Helper()
 	text := "#!" + c.shell + "\nnote() { printf '%s\\n' \"$*\" >>'" + c.path("steps") + "'; }\n" + script + "\n"
-	if err := os.WriteFile(filepath.Join(c.bin, name), []byte(text), 0o700); err != nil {
+	if err := executable.Write(filepath.Join(c.bin, name), []byte(text), 0o700); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -109,7 +110,7 @@ func (c *computer) run(script string) (string, bool) {
 	script = strings.Replace(script, "\nroot=''\n", "\nroot='"+c.root+"'\n", 1)
 
 	path := c.path("user-data")
-	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
+	if err := executable.Write(path, []byte(script), 0o700); err != nil {
 		c.t.Fatal(err)
 	}
 
@@ -388,7 +389,7 @@ func TestAnImageMayHaveTheProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+		if err := executable.Write(path, []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"trainyard/internal/executable"
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
 	"trainyard/internal/place/harvest"
@@ -293,7 +294,7 @@ func pretend(t *testing.T, name, answer string) solver.Program {
 		t.Fatal(err)
 	}
 
-	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
+	if err := executable.Write(path, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 
@@ -351,7 +352,7 @@ func TestReadsWhatTheProgramsWrite(t *testing.T) {
 func TestAProgramThatFailsIsQuoted(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "cbc")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\necho licence expired\nexit 3\n"), 0o700); err != nil {
+	if err := executable.Write(path, []byte("#!/bin/sh\necho licence expired\nexit 3\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"trainyard/internal/api"
+	"trainyard/internal/executable"
 	"trainyard/internal/job"
 	"trainyard/test/yardtest"
 )
@@ -31,7 +32,7 @@ func install(t *testing.T, build, at string) {
 	t.Helper()
 	text, err := os.ReadFile(build)
 	if err == nil {
-		err = os.WriteFile(at+".new", text, 0o755)
+		err = executable.Write(at+".new", text, 0o755)
 	}
 
 	if err == nil {

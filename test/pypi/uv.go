@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"trainyard/internal/executable"
 )
 
 // modified is the time of all wheels.
@@ -40,7 +42,7 @@ func Program(t testing.TB, name, from string) (dir string) {
 
 	data, err := os.ReadFile(from)
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, name), data, 0o755) //nolint:gosec // others execute it
+		err = executable.Write(filepath.Join(dir, name), data, 0o755)
 	}
 
 	if err == nil {

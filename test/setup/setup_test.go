@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"trainyard/internal/executable"
 )
 
 // tools are the programs of a plain machine that the script may use.
@@ -47,7 +49,7 @@ func newMachine(t *testing.T) *machine {
 func (m *machine) program(name, text string) {
 	m.Helper()
 
-	if err := os.WriteFile(filepath.Join(m.bin, name), []byte("#!/bin/bash\n"+text+"\n"), 0o755); err != nil {
+	if err := executable.Write(filepath.Join(m.bin, name), []byte("#!/bin/bash\n"+text+"\n"), 0o755); err != nil {
 		m.Fatal(err)
 	}
 }

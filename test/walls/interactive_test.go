@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"trainyard/internal/api"
+	"trainyard/internal/executable"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -62,7 +63,7 @@ func (u *user) toolbox(t *testing.T, programs map[string]string) (dir, path stri
 	must(t, os.MkdirAll(bin, 0o700))
 
 	for name, text := range programs {
-		must(t, os.WriteFile(filepath.Join(bin, name), []byte(text), 0o700))
+		must(t, executable.Write(filepath.Join(bin, name), []byte(text), 0o700))
 	}
 
 	return "toolbox", "PATH=bin:/usr/bin:/bin"

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trainyard/internal/clock"
+	"trainyard/internal/executable"
 	"trainyard/internal/job"
 )
 
@@ -33,7 +34,7 @@ func TestTheHolderWaitsForTheEndOfItsPipe(t *testing.T) {
 
 	text, err := holder(pipe)
 	if err == nil {
-		err = errors.Join(unix.Mkfifo(pipe, 0o600), os.WriteFile(program, text, 0o700))
+		err = errors.Join(unix.Mkfifo(pipe, 0o600), executable.Write(program, text, 0o700))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +81,7 @@ func TestTheHolderDoesNotWaitForAWriter(t *testing.T) {
 
 	text, err := holder(pipe)
 	if err == nil {
-		err = errors.Join(unix.Mkfifo(pipe, 0o600), os.WriteFile(program, text, 0o700))
+		err = errors.Join(unix.Mkfifo(pipe, 0o600), executable.Write(program, text, 0o700))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	containerapi "github.com/moby/moby/api/types/container"
@@ -13,6 +12,7 @@ import (
 	"trainyard/internal/agent/runtime/process"
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/agent/sandbox"
+	"trainyard/internal/executable"
 )
 
 // agentLabel marks the containers of an agent with its data directory, rankLabel those of a rank with its name, and
@@ -39,8 +39,7 @@ func (e *Engine) Hold(ctx context.Context, r Request) (c rundir.Container, err e
 		return c, err
 	}
 
-	//nolint:gosec // the engine executes it in the container
-	if err := os.WriteFile(filepath.Join(r.Dir, rundir.HolderProgram), program, 0o755); err != nil {
+	if err := executable.Write(filepath.Join(r.Dir, rundir.HolderProgram), program, 0o755); err != nil {
 		return c, fmt.Errorf("make a container: %w", err)
 	}
 

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"trainyard/internal/atomicfile"
+	"trainyard/internal/executable"
 	"trainyard/internal/fleet"
 )
 
@@ -20,7 +21,7 @@ func twoGPUs() []fleet.GPU {
 func python(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "python3")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+	if err := executable.Write(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
 		t.Fatal(err)
 	}
 

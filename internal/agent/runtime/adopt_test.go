@@ -17,6 +17,7 @@ import (
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
 	"trainyard/internal/clock"
+	"trainyard/internal/executable"
 	"trainyard/internal/fault"
 	"trainyard/internal/job"
 	"trainyard/internal/logs"
@@ -247,7 +248,7 @@ func TestASupervisorThatComesLateFindsItsFilesWhole(t *testing.T) {
 
 	// The supervisor of the first agent, which is killed right after it has started it.
 	text := "#!/bin/sh\ntouch " + folder + "/spawned\nwhile ! test -e " + folder + "/go; do sleep 0.01; done\nexec " + exe + " \"$@\"\n"
-	if err := os.WriteFile(late, []byte(text), 0o700); err != nil {
+	if err := executable.Write(late, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
 

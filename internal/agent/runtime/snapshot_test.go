@@ -10,6 +10,7 @@ import (
 
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
+	"trainyard/internal/executable"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 )
@@ -113,7 +114,7 @@ func TestAStoppedProgramContinuesFromItsSnapshot(t *testing.T) {
 func TestAProgramThatCannotBeSavedIsTerminated(t *testing.T) {
 	t.Parallel()
 	broken := filepath.Join(t.TempDir(), "criu")
-	if err := os.WriteFile(broken, []byte("#!/bin/sh\nexit 7\n"), 0o700); err != nil {
+	if err := executable.Write(broken, []byte("#!/bin/sh\nexit 7\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 

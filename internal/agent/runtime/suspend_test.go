@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/api"
 	"trainyard/internal/clock"
+	"trainyard/internal/executable"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/logs"
@@ -163,7 +164,7 @@ func TestASuspendedProgramIsStopped(t *testing.T) {
 func TestAProgramGoesOnIfTheDriverFails(t *testing.T) {
 	t.Parallel()
 	python := filepath.Join(t.TempDir(), "python")
-	if err := os.WriteFile(python, []byte("#!/bin/sh\necho '{\"missing\": \"no driver\"}'\n"), 0o700); err != nil {
+	if err := executable.Write(python, []byte("#!/bin/sh\necho '{\"missing\": \"no driver\"}'\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 
@@ -195,7 +196,7 @@ suspend) for pid; do echo "{\"pid\": $pid, \"state\": \"suspended\"}"; done ;;
 resume) for pid; do echo "{\"pid\": $pid, \"error\": \"out of memory\"}"; done ;;
 esac
 `
-	if err := os.WriteFile(python, []byte(driver), 0o700); err != nil {
+	if err := executable.Write(python, []byte(driver), 0o700); err != nil {
 		t.Fatal(err)
 	}
 

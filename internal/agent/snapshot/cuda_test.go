@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"trainyard/internal/agent/snapshot"
+	"trainyard/internal/executable"
 	"trainyard/internal/fleet"
 )
 
@@ -40,7 +41,7 @@ func fakeDriver(t *testing.T, broken string) (snapshot.CUDA, string) {
 func program(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
+	if err := executable.Write(path, []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 

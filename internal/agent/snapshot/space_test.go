@@ -21,6 +21,7 @@ import (
 	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/agent/snapshot"
 	"trainyard/internal/clock"
+	"trainyard/internal/executable"
 )
 
 // TestMain makes the test binary the first process of the spaces under test, as main does.
@@ -378,7 +379,7 @@ func TestAProgramGoesOnIfItCannotBeDumped(t *testing.T) {
 	criu(t)
 
 	broken := filepath.Join(t.TempDir(), "criu")
-	if err := os.WriteFile(broken, []byte("#!/bin/sh\nexit 7\n"), 0o700); err != nil {
+	if err := executable.Write(broken, []byte("#!/bin/sh\nexit 7\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 

@@ -14,6 +14,7 @@ import (
 
 	"trainyard/internal/clock"
 	"trainyard/internal/cloud"
+	"trainyard/internal/executable"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -44,7 +45,7 @@ func program(t *testing.T, agent string) string {
 	path := filepath.Join(t.TempDir(), "trainyard")
 
 	text := "#!/bin/sh\nif [ \"$1\" = " + Subcommand + " ]; then exec '" + self + "' \"$@\"; fi\n" + agent + "\n"
-	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+	if err := executable.Write(path, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
 

@@ -23,6 +23,7 @@ import (
 
 	"trainyard/internal/api"
 	"trainyard/internal/auth"
+	"trainyard/internal/executable"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/test/bench/report"
@@ -417,5 +418,5 @@ func copyFile(from, to string) error {
 		return err
 	}
 
-	return os.WriteFile(to, text, 0o700)
+	return executable.Write(to, text, 0o700)
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"trainyard/internal/executable"
 )
 
 // clients puts programs into a folder that are found before Slurm's own, and returns a cluster whose clients they are.
@@ -15,7 +17,7 @@ func clients(t *testing.T, programs map[string]string) *Cluster {
 
 	dir := t.TempDir()
 	for name, text := range programs {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
+		if err := executable.Write(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}

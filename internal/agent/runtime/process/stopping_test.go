@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"trainyard/internal/executable"
 )
 
 func TestWhoIsToldToEnd(t *testing.T) {
@@ -92,7 +94,7 @@ func TestShells(t *testing.T) {
 	}
 
 	path := t.TempDir() + "/train.sh"
-	if err := os.WriteFile(path, []byte("#!/bin/sh\necho ready\nread x\n"), 0o755); err != nil {
+	if err := executable.Write(path, []byte("#!/bin/sh\necho ready\nread x\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 
