@@ -17,8 +17,8 @@ fi
 echo "== go vet"
 go vet "${race[@]}" ./...
 # The race detector makes arithmetic ten times as slow and finds nothing where nothing runs at the same time: in the
-# tests of the house rules and of the pure packages that decide (internal/arch_race_test.go sees to it that they are).
-sequential='^trainyard/internal(/(contact|forecast|formula|ledger|place|provision|queue|quota|spec)(/.*)?)?$'
+# tests of the house rules, of the packages that decide, and of the simulator (internal/arch_race_test.go sees to it).
+sequential='^trainyard/(internal(/((contact|forecast|formula|ledger|place|provision|queue|quota|spec)(/.*)?|sim|sim/(scenario|yardview|trace(/.*)?)))?|test/(features|bench/(alloc|edl|simulator)))$'
 packages=$(go list ./...)
 mapfile -t alone < <(grep -E "$sequential" <<<"$packages")
 mapfile -t others < <(grep -Ev "$sequential" <<<"$packages")

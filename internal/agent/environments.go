@@ -110,7 +110,7 @@ func (e *environments) version(python string) (v string, known bool) {
 		lib := filepath.Join(filepath.Dir(filepath.Dir(real)), "lib", name)
 
 		if _, err := os.Stat(filepath.Join(lib, "os.py")); err == nil {
-			v := strings.TrimPrefix(name, "python")
+			v = strings.TrimPrefix(name, "python")
 			if !job.PythonVersion(v) || !isFile(lib, "venv") || !isFile(lib, "ensurepip") {
 				return "", true
 			}
