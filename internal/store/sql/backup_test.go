@@ -52,7 +52,7 @@ func TestABackupOfEitherStoreIsPutBackIntoEither(t *testing.T) {
 		for name, newURL := range engines() {
 			from.Run("into "+name, func(t *testing.T) {
 				url := newURL(t)
-				former := Former{Keep: filepath.Join(t.TempDir(), "kept.db"), Lease: time.Second}
+				former := Former{Keep: filepath.Join(t.TempDir(), "kept.db"), Lease: time.Minute}
 				if kept, err := PutBack(t.Context(), url, file, former); err != nil || kept != "" {
 					t.Fatalf("kept %q, %v", kept, err)
 				}
@@ -99,6 +99,7 @@ func TestTheFormerDatabaseIsKeptAndOneInUseIsNotReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 
+		former.Lease = time.Minute // also the time within which a busy database server has to answer
 		kept, err := PutBack(t.Context(), t.url, file, former)
 		if err != nil || kept == "" {
 			t.Fatalf("kept %q, %v", kept, err)
@@ -200,7 +201,7 @@ func TestABackupDuringARemovalIsWhole(t *testing.T) {
 			}
 
 			restored := filepath.Join(t.TempDir(), "yard.db")
-			if _, err := PutBack(t.Context(), restored, file, Former{Lease: time.Second}); err != nil {
+			if _, err := PutBack(t.Context(), restored, file, Former{Lease: time.Minute}); err != nil {
 				t.Fatal(err)
 			}
 
