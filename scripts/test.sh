@@ -26,9 +26,9 @@ mapfile -t others < <(grep -Ev "$sequential" <<<"$packages")
 # Not from the cache: test/crash and test/e2e start the binary, whose sources the cache does not know of.
 echo "== go test, ${#alone[@]} sequential packages"
 failed=
-go test -count=1 -vet=off -timeout 30m "${alone[@]}" "$@" </dev/null || failed=yes
+go test -p 3 -count=1 -vet=off -timeout 30m "${alone[@]}" "$@" </dev/null || failed=yes
 echo "== go test ${race[*]}, ${#others[@]} packages"
-go test "${race[@]}" -count=1 -vet=off -timeout 30m "${others[@]}" "$@" </dev/null || failed=yes
+go test "${race[@]}" -p 3 -count=1 -vet=off -timeout 30m "${others[@]}" "$@" </dev/null || failed=yes
 if [ -n "$failed" ]; then
   exit 1
 fi
