@@ -432,7 +432,10 @@ func nodeOf(a *api.Node) fleet.Node {
 			Snapshots:  a.Snapshots,
 			Suspends:   a.Snapshots != nil && a.Snapshots.Suspend.OK,
 
+			Containers:   a.Containers,
 			Environments: a.Environments,
+			Shared:       a.Shared,
+			Secrets:      true, // as of all agents but old ones, which the API does not tell from the others
 		},
 	}
 

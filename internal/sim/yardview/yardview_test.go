@@ -217,6 +217,39 @@ func TestTheYardAsItIsNow(t *testing.T) {
 	}
 }
 
+// TestANodeOffersWhatItOffersInTheYard: a job waits in a simulation for what it would wait for in the yard.
+func TestANodeOffersWhatItOffersInTheYard(t *testing.T) {
+	t.Parallel()
+	able := node("able", 1)
+	able.Labels, able.Containers = []string{"fast-disk"}, &fleet.Containers{OK: true}
+	able.Shared = []fleet.Shared{{Name: "scratch", OK: true}}
+	able.Environments = &fleet.Environments{UV: "uv 0.9"}
+
+	f := &fake{role: tenant.Admin, nodes: []api.Node{node("bare", 1), able}}
+	v, err := yardview.Live(t.Context(), f, yardview.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for what, need := range map[string]fleet.Need{
+		"an image":             {Container: true},
+		"a label":              {Labels: "|fast-disk|"},
+		"a shared file system": {Shared: "scratch"},
+		"an environment":       {Builder: job.BuilderUV},
+	} {
+		need.Nodes, need.MaxNodes, need.Place = 1, 1, job.PlaceAny
+		for i := range v.State.Nodes {
+			n := &v.State.Nodes[i]
+			want := n.ID == able.ID
+			room := fleet.Room{Node: n, Open: true, CPUs: n.Inventory.CPUs, Memory: n.Inventory.Memory}
+
+			if got := fleet.NewMatcher(need).Eligible(&room); got != want {
+				t.Errorf("a job with %s on node %s: %v, want %v", what, n.ID, got, want)
+			}
+		}
+	}
+}
+
 // TestASuspendedJobIsSeen: j1 has worked for 40 minutes and was suspended twice, the second time at 50, for j2.
 func TestASuspendedJobIsSeen(t *testing.T) {
 	t.Parallel()
