@@ -331,8 +331,19 @@ func (r *Runtime) sweepContainers() {
 		return rk != nil && rk.state.State != job.RunEnded
 	}
 
-	if err := errors.Join(r.opt.Containers.Sweep(r.ctx, r.dir, live), r.opt.Containers.Prune(r.ctx)); err != nil &&
-		r.ctx.Err() == nil {
+	err := errors.Join(r.opt.Containers.Sweep(r.ctx, r.dir, live), r.opt.Containers.Prune(r.ctx))
+	if r.ctx.Err() != nil {
+		return
+	}
+
+	// An engine that cannot be reached is said once, and not every time.
+	problem := fmt.Sprint(err)
+	r.mu.Lock()
+	said := r.sweepProblem == problem
+	r.sweepProblem = problem
+	r.mu.Unlock()
+
+	if err != nil && !said {
 		r.log.Warn("cannot clean up containers and images", "error", err)
 	}
 }

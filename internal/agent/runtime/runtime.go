@@ -113,6 +113,7 @@ type Runtime struct {
 	kept          []kept     // the oldest first; guarded by prune
 	keptSize      job.Bytes  // of all of them
 	watched       watched
+	sweepProblem  string           // of the last sweep of containers; guarded by mu
 	unheld        chan struct{}    // a container was not held, and may be there all the same
 	spare         chan *supervisor // those that wait for a rank
 	spareRest     time.Duration    // for how long they do
