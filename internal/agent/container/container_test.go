@@ -156,6 +156,7 @@ func TestErrorsOfEnginesAreExplained(t *testing.T) {
 		{"reading manifest 1 in ghcr.io/org/name: unauthorized: authentication required", false, "", "wants credentials"},
 		{"unable to retrieve auth token: invalid username/password: unauthorized", true, "", "refuses the credentials of this node"},
 		{"unable to retrieve auth token: invalid username/password: unauthorized", true, "LOGIN", "refuses the credentials in secret LOGIN"},
+		{`Head "https://ghcr.io/v2/org/name/manifests/1": no basic auth credentials`, false, "", "wants credentials"},
 		{"pull access denied for org/name, repository does not exist or may require 'docker login'", false, "", "wants credentials"},
 		{"writing blob: storing blob to file: write /var/tmp/x: no space left on device", false, "", "no space is left"},
 		{"no matching manifest for linux/amd64 in the manifest list entries", false, "", "it has no variant for linux/"},

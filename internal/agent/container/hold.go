@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	containerapi "github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
@@ -72,6 +73,10 @@ func (e *Engine) Hold(ctx context.Context, r Request) (c rundir.Container, err e
 	}()
 
 	if _, err := e.cli.ContainerStart(ctx, made.ID, client.ContainerStartOptions{}); err != nil {
+		if len(r.GPUs) > 0 && strings.Contains(err.Error(), noDriver) {
+			return c, sandbox.Invisible(r.GPUs[0])
+		}
+
 		return c, fmt.Errorf("start a container: %w", e.failure(err))
 	}
 
@@ -93,6 +98,9 @@ func (e *Engine) Hold(ctx context.Context, r Request) (c rundir.Container, err e
 
 	return c, nil
 }
+
+// noDriver is what Docker says if it has neither the NVIDIA runtime nor CDI.
+const noDriver = "could not select device driver"
 
 // failure returns why a call of the engine failed.
 func (e *Engine) failure(err error) error {

@@ -217,6 +217,7 @@ func (e *Engine) explain(p Pull, ref reference.Named, authorised bool, err error
 // refusals are words by which registries and engines refuse somebody an image.
 var refusals = []string{
 	"unauthorized", "authentication required", "access denied", "denied:", "forbidden", "invalid username/password",
+	"no basic auth credentials",
 }
 
 // dockerHub is the registry of names without one, and hubKey the name that docker login gives it.

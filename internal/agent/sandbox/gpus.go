@@ -109,7 +109,7 @@ func CheckGPUs(root string, uuids []string) error {
 	}
 
 	if len(all) == 0 && len(uuids) > 0 {
-		return invisible(uuids[0])
+		return Invisible(uuids[0])
 	}
 
 	return compareGPUs(root, all, inside, closed)
@@ -122,7 +122,7 @@ func compareGPUs(root string, all, inside, closed []string) error {
 
 		switch {
 		case mine && !there:
-			return invisible(name)
+			return Invisible(name)
 		case !mine && there:
 			return fmt.Errorf("GPU %s, which belongs to another run, is visible in the container", name)
 		}
@@ -131,7 +131,8 @@ func compareGPUs(root string, all, inside, closed []string) error {
 	return nil
 }
 
-func invisible(gpu string) error {
+// Invisible says that a GPU does not get into containers, and what to do about it.
+func Invisible(gpu string) error {
 	return fmt.Errorf("GPU %s is not visible in the container: install the NVIDIA container toolkit on the node, and for "+
 		"podman or CDI write its description with nvidia-ctk cdi generate", gpu)
 }
