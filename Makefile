@@ -94,12 +94,17 @@ test-chaos: ## Break real yards in network namespaces in every way of the fault 
 test-gangs: ## Train with torchrun on several nodes in network namespaces, and kill server and agents while gangs start (root; KILLS=200 SEED=7)
 	@scripts/setup.sh test
 	@scripts/setup-train.sh
-	go test ./test/gangs -count=1 -timeout 120m -v -kills $(KILLS) -seed $(SEED)
+	go test ./test/gangs -count=1 -timeout 120m -v -kills $(KILLS) -seed $(SEED) -container-nodes 4
 
 .PHONY: test-walls
 test-walls: ## Attack real yards as a researcher who wants what belongs to others (root; FINDINGS=S15 for those of one finding)
 	@scripts/setup.sh test
 	go test ./test/walls -count=1 -timeout 30m -v $(if $(FINDINGS),-run '^Test$(FINDINGS)_')
+
+.PHONY: test-docker
+test-docker: ## Test jobs in containers with Docker's engine instead of podman (root; installs docker.io)
+	@scripts/setup.sh docker
+	@TRAINYARD_TEST_ENGINE=docker CI=true go test -count=1 -timeout 30m ./internal/agent/runtime ./test/walls ./test/gangs -run 'Contain|Image|Registry|Engine|S22'
 
 .PHONY: test-newcomer
 test-newcomer: ## Go through the day of a newcomer: each finding is a test (FINDINGS=09 for one)

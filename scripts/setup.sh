@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, and only that: scripts/setup.sh run|test|check ...
+# Installs what is missing, and only that: scripts/setup.sh run|test|check|docker ...
 #
 #   run    Go and python3: a yard on this machine and its examples
 #   test   + PostgreSQL, a C compiler (the race detector needs one), the solvers CBC and
@@ -7,6 +7,7 @@
 #          PyTorch and others for real trainings, CRIU (snapshots of processes), podman (containers), uv (Python environments), ip and nft
 #          (networks that tests break), Node.js and Chromium (the portal), and in CI Slurm
 #   check  + golangci-lint and govulncheck, built once into the user's cache, ruff and mypy
+#   docker the tools of test, and Docker's engine: for make test-docker
 #
 # Go is fetched into the user's cache, without root (scripts/setup-go.sh). As root on Debian or Ubuntu it installs
 # packages by name; elsewhere it says what to install. Without CI=true a missing part is a warning where the rest still works: tests
@@ -116,12 +117,18 @@ need_check() {
   scripts/setup-pylint.sh >/dev/null || missing "ruff or mypy" "the Python package is not checked"
 }
 
+need_docker() {
+  need_test
+  command -v dockerd >/dev/null || packages docker.io || true
+  command -v dockerd >/dev/null || { say "Docker's engine is missing"; exit 1; }
+}
+
 [ $# -gt 0 ] || set -- run test check
 for part in "$@"; do
   case $part in
-    run | test | check) "need_$part" ;;
+    run | test | check | docker) "need_$part" ;;
     *)
-      say "unknown part $part: run, test or check"
+      say "unknown part $part: run, test, check or docker"
       exit 2
       ;;
   esac

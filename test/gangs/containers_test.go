@@ -3,6 +3,7 @@ package gangs_test
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,13 +17,16 @@ import (
 	"trainyard/test/yardtest"
 )
 
-// jobUIDs are those of the jobs of each node.
-var jobUIDs = []string{"312000-312099", "312100-312199"}
+// containerNodesFlag is 2 in make test, where a start of PyTorch in each container takes its time.
+var containerNodesFlag = flag.Int("container-nodes", 2, "on how many nodes a training in containers is")
 
-// newContainerWorld is a world of two nodes, each of which has a podman of its own. They pull from one registry.
-func newContainerWorld(t *testing.T, network string) (*world, []*podman.Engine) {
+// jobUIDs are those of the jobs of each node.
+var jobUIDs = []string{"312000-312099", "312100-312199", "312200-312299", "312300-312399"}
+
+// newContainerWorld is a world of nodes, each of which has an engine of its own. They pull from one registry.
+func newContainerWorld(t *testing.T, nodes int, network string) (*world, []*podman.Engine) {
 	t.Helper()
-	w := newWorld(t, 2, false)
+	w := newWorld(t, nodes, false)
 	registry := podman.NewRegistry(t, w.lab.Self())
 
 	var engines []*podman.Engine
@@ -45,7 +49,7 @@ func newContainerWorld(t *testing.T, network string) (*world, []*podman.Engine) 
 
 	w.await("the nodes run containers", func() bool {
 		for _, name := range w.names {
-			if !strings.Contains(w.command("nodes", name), "podman ") {
+			if !strings.Contains(w.command("nodes", name), podman.Name()+" ") {
 				return false
 			}
 		}
@@ -90,26 +94,27 @@ func torchImage(t *testing.T) podman.Image {
 	return img
 }
 
-// TestDataParallelTrainingInContainers trains with torchrun on two nodes, in containers that have the network of their
-// node.
+// TestDataParallelTrainingInContainers trains with torchrun on several nodes, in containers that have the network of
+// their node.
 func TestDataParallelTrainingInContainers(t *testing.T) {
-	w, engines := newContainerWorld(t, "host")
+	n := *containerNodesFlag
+	w, engines := newContainerWorld(t, n, "host")
 	image := engines[0].Push(t, "torch:1", torchImage(t))
+	resources := fmt.Sprintf("resources: {nodes: %d, cpus: 1}\n", n)
 	j := w.submit("train", `
 image: `+image+`
 run: |
   [ -e /opt/train.py ] && ! [ -e /home ] && echo contained
   cat $TRAINYARD_HOSTFILE
   /usr/bin/python3 -m torch.distributed.run -r 1 -t 1 --log_dir logs /opt/train.py
-resources: {nodes: 2, cpus: 1}
-`)
+`+resources)
 	d := w.ends(j, job.Succeeded)
 
 	out := w.output(j)
-	for rank := range 2 {
-		begins := fmt.Sprintf("rank=%d size=2 master=10.91.", rank)
+	for rank := range n {
+		begins := fmt.Sprintf("rank=%d size=%d master=10.91.", rank, n)
 		if !strings.Contains(out, begins) || !strings.Contains(out, fmt.Sprintf("rank=%d loss=0.0", rank)) {
-			t.Errorf("rank %d did not train with the other:\n%s", rank, out)
+			t.Errorf("rank %d did not train with the others:\n%s", rank, out)
 		}
 
 		if digest := d.Runs[0].Ranks[rank].Digest; !strings.Contains(digest, "/torch@sha256:") {
@@ -118,22 +123,21 @@ resources: {nodes: 2, cpus: 1}
 	}
 
 	for _, want := range []string{"same_on_all_ranks=True", "contained", w.lab.Host("n1").Address + " slots=1"} {
-		if strings.Count(out, want) != 2 {
-			t.Errorf("%q is not in the output of both ranks:\n%s", want, out)
+		if strings.Count(out, want) != n {
+			t.Errorf("%q is not in the output of all ranks:\n%s", want, out)
 		}
 	}
 
-	// A rank that fails stops the other, and is named.
+	// A rank that fails stops the others, and is named.
 	j = w.submit("fails", `
 image: `+image+`
 run: |
   if [ $NODE_RANK = 1 ]; then echo boom; exit 3; fi
   trap '' TERM
   while true; do sleep 1; done
-resources: {nodes: 2, cpus: 1}
 grace: 1h
-`)
-	if d := w.ends(j, job.Failed); !strings.HasPrefix(d.Reason, "rank 1 of 2 on n") ||
+`+resources)
+	if d := w.ends(j, job.Failed); !strings.HasPrefix(d.Reason, fmt.Sprintf("rank 1 of %d on n", n)) ||
 		!strings.HasSuffix(d.Reason, "failed first: exit code 3; last line of output: boom") {
 		t.Errorf("the job says %q", d.Reason)
 	}
@@ -148,7 +152,7 @@ grace: 1h
 // TestContainersWithNetworksOfTheirOwnRunNoGangs has nodes whose containers could not reach each other: a job for one
 // node runs, one for two is refused.
 func TestContainersWithNetworksOfTheirOwnRunNoGangs(t *testing.T) {
-	w, engines := newContainerWorld(t, "own")
+	w, engines := newContainerWorld(t, 2, "own")
 	image := engines[0].Push(t, "shell:1", podman.Shell())
 
 	client, err := w.Client(w.Admin())

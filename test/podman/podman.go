@@ -1,4 +1,5 @@
 // Package podman starts a real podman for tests, with storage and a network of its own, and a registry with images.
+// Where TRAINYARD_TEST_ENGINE=docker says so it starts Docker's engine instead.
 //
 // Nothing is fetched from outside: the registry runs in the process of the test, and images are made of programs of
 // this machine with the libraries that they need. Both end with the test.
@@ -27,10 +28,11 @@ type Engine struct {
 	Socket string
 	*Registry
 
-	root string
-	env  []string
-	do   func(func() error) error
-	size string // of its disk; "" for that of the machine
+	root   string
+	subnet string
+	env    []string
+	do     func(func() error) error
+	size   string // of its disk; "" for that of the machine
 }
 
 // Lacking returns why podman cannot be used here, "" if it can.
@@ -39,7 +41,12 @@ func Lacking() string {
 		return "needs root: jobs in containers run as users of their own"
 	}
 
-	for _, program := range []string{"podman", "runc", "conmon"} {
+	needs := []string{"podman", "runc", "conmon"}
+	if docker() {
+		needs = []string{"dockerd", "docker", "runc"}
+	}
+
+	for _, program := range needs {
 		if _, err := exec.LookPath(program); err != nil {
 			return "needs " + program + ": scripts/setup.sh test installs it"
 		}
@@ -99,7 +106,10 @@ func Start(t testing.TB, options ...Option) *Engine {
 		t.Fatal(err)
 	}
 
-	service := e.command(context.Background(), "system", "service", "--time=0", "unix://"+e.Socket)
+	service, err := e.service()
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
@@ -112,8 +122,12 @@ func Start(t testing.TB, options ...Option) *Engine {
 	}
 
 	t.Cleanup(func() {
-		_ = service.Process.Kill()
-		_ = service.Wait() // it was killed
+		if docker() { // its client is of no use without it
+			e.removeContainers(t)
+		}
+
+		_ = service.Process.Signal(ending())
+		_ = service.Wait() // it was ended
 		_ = log.Close()
 		e.clear(t)
 	})
@@ -144,7 +158,7 @@ func (e *Engine) await(t testing.TB) {
 // configure writes what this podman needs to know: it has nothing in common with another one on this machine.
 func (e *Engine) configure() error {
 	// The number keeps the networks of two tests apart.
-	subnet := fmt.Sprintf("10.%d.%d.0/24", 100+rand.IntN(100), rand.IntN(256))
+	e.subnet = fmt.Sprintf("10.%d.%d.0/24", 100+rand.IntN(100), rand.IntN(256))
 	files := map[string]string{
 		"containers.conf": `[containers]
 default_ulimits = ["nofile=20000:20000", "nproc=20000:20000"]
@@ -154,8 +168,9 @@ events_logger = "none"
 runtime = "runc"
 [network]
 network_config_dir = "` + filepath.Join(e.root, "networks") + `"
-default_subnet = "` + subnet + `"
+default_subnet = "` + e.subnet + `"
 `,
+		"daemon.json":     "{}",
 		"registries.conf": "[[registry]]\nlocation = \"" + e.Address + "\"\ninsecure = true\n",
 	}
 
@@ -171,7 +186,20 @@ default_subnet = "` + subnet + `"
 	return nil
 }
 
+// service returns the command that serves the API of the engine.
+func (e *Engine) service() (*exec.Cmd, error) {
+	if docker() {
+		return e.daemon()
+	}
+
+	return e.command(context.Background(), "system", "service", "--time=0", "unix://"+e.Socket), nil
+}
+
 func (e *Engine) command(ctx context.Context, args ...string) *exec.Cmd {
+	if docker() {
+		return e.client(ctx, args...)
+	}
+
 	all := append([]string{
 		"--root", filepath.Join(e.root, "storage"), "--runroot", filepath.Join(e.root, "run"), "--tmpdir",
 		filepath.Join(e.root, "tmp"), "--storage-driver", "overlay",
@@ -189,7 +217,7 @@ func (e *Engine) Run(t testing.TB, args ...string) string {
 
 	out, err := e.command(context.Background(), args...).CombinedOutput()
 	if err != nil {
-		t.Fatalf("podman %s: %v: %s", strings.Join(args, " "), err, out)
+		t.Fatalf("%s %s: %v: %s", Name(), strings.Join(args, " "), err, out)
 	}
 
 	return string(out)
@@ -201,12 +229,47 @@ func (e *Engine) Containers(t testing.TB) []string {
 	return strings.Fields(e.Run(t, "ps", "--all", "--quiet"))
 }
 
+// Kill kills what runs in all containers.
+func (e *Engine) Kill(t testing.TB) {
+	t.Helper()
+
+	if running := strings.Fields(e.Run(t, "ps", "--quiet")); len(running) > 0 {
+		e.Run(t, append([]string{"kill"}, running...)...)
+	}
+}
+
+// removeContainers removes all containers. Docker's engine may be about to remove one itself, and then refuses to.
+func (e *Engine) removeContainers(t testing.TB) {
+	t.Helper()
+
+	for end := time.Now().Add(patience); ; {
+		left := e.Containers(t)
+		if len(left) == 0 {
+			return
+		}
+
+		out, err := e.command(context.Background(), append([]string{"rm", "--force"}, left...)...).CombinedOutput()
+		if err != nil && time.Now().After(end) {
+			t.Errorf("remove containers: %v: %s", err, out)
+			return
+		}
+
+		clock.Sleep(context.Background(), 20*time.Millisecond)
+	}
+}
+
 // clear removes all that is left.
 func (e *Engine) clear(t testing.TB) {
 	t.Helper()
 
-	if left := e.Containers(t); len(left) > 0 {
-		e.Run(t, append([]string{"rm", "--force", "--time", "0"}, left...)...)
+	if docker() {
+		if err := e.ip("link", "delete", e.bridge()); err != nil {
+			t.Error(err)
+		}
+
+		e.unmount(t)
+	} else {
+		e.removeContainers(t)
 	}
 
 	// Podman keeps its storage mounted.

@@ -210,7 +210,7 @@ func TestARunIsStoppedWhenItsContainerIs(t *testing.T) {
 	c := newContained(t)
 	run := c.in("echo ready; sleep 1000")
 	c.follow(run, "ready\n")
-	c.engine.Run(t, "kill", "--all")
+	c.engine.Kill(t)
 
 	if st := c.end(run); st.Cause != job.CauseNodeLost || !strings.Contains(st.Reason, "stopped from outside") {
 		t.Errorf("ended with cause %q: %s", st.Cause, st.Reason)
