@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strconv"
@@ -28,8 +29,10 @@ const (
 	probeTimeout = 2 * time.Second        // of one connection
 	probeRest    = 200 * time.Millisecond // for slower networks, once each rank was reached somehow
 	probePause   = 500 * time.Millisecond // before those that did not answer are tried again
-	probesAtOnce = 64
-	maxLine      = 200 // bytes
+	probesAtOnce = 64                     // of those that an agent asks
+	// answersAtOnce is how many it answers: the ranks of a large run ask all at once, and at all addresses.
+	answersAtOnce = 1024
+	maxLine       = 200 // bytes
 )
 
 // gangProbe finds out at which addresses the nodes of a run reach each other, while its programs wait for that. It
@@ -152,7 +155,7 @@ func (p *gangProbe) listen(ctx context.Context) {
 	context.AfterFunc(ctx, func() { _ = listener.Close() }) // nobody waits for it
 
 	p.tasks.Go(func() {
-		slots := make(chan struct{}, probesAtOnce)
+		slots := make(chan struct{}, answersAtOnce)
 
 		for {
 			conn, err := listener.Accept()
@@ -228,7 +231,7 @@ func (p *gangProbe) ask(ctx context.Context, addresses [][]string, ports []int, 
 			return
 		}
 
-		clock.Sleep(ctx, probePause)
+		clock.Sleep(ctx, probePause+rand.N(probePause)) // not all ranks at the same moment
 	}
 }
 

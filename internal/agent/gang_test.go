@@ -55,6 +55,34 @@ func TestProbesFindWhereRanksAnswer(t *testing.T) {
 	}
 }
 
+// TestAllRanksOfALargeRunAreAnsweredAtOnce: they ask at the same moment, and at all addresses.
+func TestAllRanksOfALargeRunAreAnsweredAtOnce(t *testing.T) {
+	t.Parallel()
+	list, ports := newProbes(t, 1)
+
+	var conns []net.Conn
+	for range 200 {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0])))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		defer func() { _ = conn.Close() }()
+
+		conns = append(conns, conn)
+	}
+
+	for i, conn := range conns {
+		if _, err := io.WriteString(conn, list[0].question(0)); err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+
+		if got, err := io.ReadAll(conn); string(got) != list[0].reply(0) {
+			t.Fatalf("connection %d: %q, %v", i, got, err)
+		}
+	}
+}
+
 func TestProbesAreNotFooledByOthers(t *testing.T) {
 	t.Parallel()
 	list, ports := newProbes(t, 2)
