@@ -210,7 +210,7 @@ func TestSlowStartersAreNamed(t *testing.T) {
 	}
 
 	if !slices.Contains(y.kinds(), "run.slow_start") {
-		t.Error("there is no event")
+		t.Error("the event is missing")
 	}
 }
 

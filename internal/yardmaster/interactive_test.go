@@ -114,7 +114,7 @@ func TestAJobThatIsUsedAgainIsNotStopped(t *testing.T) {
 	y.untouched(26*time.Minute, start)
 
 	if y.remarks() == "" {
-		t.Fatal("there is no warning")
+		t.Fatal("the warning is missing")
 	}
 
 	used := y.now

@@ -76,7 +76,7 @@ func (u *user) newest(t *testing.T) api.Job {
 	must(t, err)
 
 	if len(page.Jobs) == 0 {
-		t.Fatal("there is no job")
+		t.Fatal("the job is missing")
 	}
 
 	return page.Jobs[0]

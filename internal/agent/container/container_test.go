@@ -26,11 +26,12 @@ import (
 	"trainyard/internal/job"
 )
 
-func TestTheHolderWaitsForTheEndOfItsPipe(t *testing.T) {
-	t.Parallel()
+// newHolder returns a program that holds a container, and its pipe.
+func newHolder(t *testing.T) (pipe, program string) {
+	t.Helper()
 
 	dir := t.TempDir()
-	pipe, program := filepath.Join(dir, "alive"), filepath.Join(dir, "hold")
+	pipe, program = filepath.Join(dir, "alive"), filepath.Join(dir, "hold")
 
 	text, err := holder(pipe)
 	if err == nil {
@@ -39,6 +40,14 @@ func TestTheHolderWaitsForTheEndOfItsPipe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	return pipe, program
+}
+
+func TestTheHolderWaitsForTheEndOfItsPipe(t *testing.T) {
+	t.Parallel()
+
+	pipe, program := newHolder(t)
 
 	writer, err := os.OpenFile(pipe, os.O_RDWR, 0)
 	if err != nil {
@@ -75,17 +84,7 @@ func TestTheHolderWaitsForTheEndOfItsPipe(t *testing.T) {
 
 func TestTheHolderDoesNotWaitForAWriter(t *testing.T) {
 	t.Parallel()
-
-	dir := t.TempDir()
-	pipe, program := filepath.Join(dir, "alive"), filepath.Join(dir, "hold")
-
-	text, err := holder(pipe)
-	if err == nil {
-		err = errors.Join(unix.Mkfifo(pipe, 0o600), executable.Write(program, text, 0o700))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, program := newHolder(t)
 
 	if err := exec.CommandContext(t.Context(), program).Run(); err != nil {
 		t.Errorf("it ended with %v", err)
