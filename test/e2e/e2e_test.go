@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -158,14 +159,12 @@ func (y *yard) join(t *testing.T, names []string, flags ...string) {
 		var page api.NodePage
 		y.decode(t, &page, "nodes", "-o", "json")
 
-		idle := 0
+		idle := map[string]bool{}
 		for _, n := range page.Nodes {
-			if n.State == "idle" {
-				idle++
-			}
+			idle[string(n.ID)] = n.State == "idle"
 		}
 
-		return idle >= len(names)
+		return !slices.ContainsFunc(names, func(name string) bool { return !idle[name] })
 	})
 }
 
