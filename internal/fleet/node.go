@@ -153,6 +153,8 @@ type Inventory struct {
 	Memory  job.Bytes `json:"memory"`
 	Disk    job.Bytes `json:"disk"`
 	GPUs    []GPU     `json:"gpus,omitempty"`
+	// Shares is the version of the library with which the node divides its GPUs among jobs; "" if it cannot.
+	Shares string `json:"shares,omitempty" maxLength:"64"`
 	// Limits says how the node enforces what a run may use: "cgroup v2", "cgroup v1" or why it cannot.
 	Limits string `json:"limits,omitempty"`
 	// Draw is how many watts all GPUs together draw with 0, 1, 2, … of them in use, as

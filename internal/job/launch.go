@@ -18,7 +18,10 @@ type Launch struct {
 	Env         map[string]string `json:"env,omitempty"`
 	Secrets     []string          `json:"secrets,omitempty"` // as in the job file; their values are nowhere in here
 	GPUs        []int             `json:"gpus,omitempty"`
-	Share       float64           `json:"share,omitempty"` // of its one GPU, if it is shared
+	Share       float64           `json:"share,omitempty"`       // of its one GPU, if it is shared
+	ShareCap    Bytes             `json:"share_cap,omitempty"`   // memory of the shared GPU that it may have; 0 for as much as the share
+	ShareClass  ShareClass        `json:"share_class,omitempty"` // "" for normal
+	ShareLimit  float64           `json:"share_limit,omitempty"` // the most of the GPU it gets even if nobody else wants it; 0 for all
 	CPUs        CPUs              `json:"cpus"`
 	Memory      Bytes             `json:"memory,omitempty"`
 	Checkpoint  string            `json:"checkpoint,omitempty"`

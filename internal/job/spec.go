@@ -176,10 +176,13 @@ type Resources struct {
 	GPU       []GPUKind `json:"gpu,omitempty"` // any of; empty means any model
 	GPUMemory ByteRange `json:"gpu_memory,omitzero"`
 	GPUShare  float64   `json:"gpu_share,omitempty"`
-	Nodes     Range     `json:"nodes"`
-	SameGPU   bool      `json:"same_gpu,omitempty"` // all nodes have the same GPU model
-	CPUs      CPUs      `json:"cpus"`
-	Memory    Bytes     `json:"memory,omitempty"`
+	// Of a job that shares its GPU; GPUMemory.Min is how much of the GPU's memory it may have.
+	ShareClass ShareClass `json:"share_class,omitempty"`
+	ShareLimit float64    `json:"share_limit,omitempty"`
+	Nodes      Range      `json:"nodes"`
+	SameGPU    bool       `json:"same_gpu,omitempty"` // all nodes have the same GPU model
+	CPUs       CPUs       `json:"cpus"`
+	Memory     Bytes      `json:"memory,omitempty"`
 }
 
 // UsesGPUs reports whether a job has GPUs, at least if there are any to spare.

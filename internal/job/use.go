@@ -25,6 +25,7 @@ type Use struct {
 	Written    int64     `json:"written,omitempty" minimum:"0" doc:"bytes written to disks so far"`
 	Received   int64     `json:"received,omitempty" minimum:"0" doc:"bytes received from the network so far"`
 	Sent       int64     `json:"sent,omitempty" minimum:"0" doc:"bytes sent to the network so far"`
+	Share      *ShareUse `json:"share,omitempty" doc:"what it has had of the GPU that it shares"`
 	// Unmeasured is what the agent cannot measure; its values are 0 and mean nothing.
 	Unmeasured []Unmeasured `json:"unmeasured,omitempty" maxItems:"10"`
 }

@@ -38,6 +38,9 @@ type Launch struct {
 	Secrets    []string          `json:"secrets,omitempty" doc:"secrets that the job asks for; their values are beside the launch"`
 	GPUs       []int             `json:"gpus,omitempty"`
 	Share      float64           `json:"share,omitempty" doc:"share of its GPU, if it shares one with other runs"`
+	ShareCap   job.Bytes         `json:"share_cap,omitempty" doc:"memory of the shared GPU that it may have; left out for as much as the share"`
+	ShareClass job.ShareClass    `json:"share_class,omitempty"`
+	ShareLimit float64           `json:"share_limit,omitempty" doc:"the most of the GPU that it gets even if nobody else wants it; left out for all of it"`
 	CPUs       job.CPUs          `json:"cpus"`
 	Memory     job.Bytes         `json:"memory,omitempty"`
 	Checkpoint string            `json:"checkpoint,omitempty" doc:"checkpoint directory, relative to the working directory"`
