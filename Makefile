@@ -37,12 +37,16 @@ run: ## Start a yard on this machine, train an example on it, stay up until Ctrl
 build: ## Build build/trainyard (TAGS=nvml to read GPUs through NVIDIA's library)
 	@mkdir -p build
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o cmd/trainyard/helper.bin ./cmd/trainyard-helper
-	@$(MAKE) --no-print-directory portal
-	CGO_ENABLED=$(CGO_ENABLED) go build -trimpath -tags "helper$$([ ! -e cmd/trainyard/portal/index.html ] || echo ,portal),$(TAGS)" -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o build/trainyard ./cmd/trainyard
+	@$(MAKE) --no-print-directory portal gpushare
+	CGO_ENABLED=$(CGO_ENABLED) go build -trimpath -tags "helper$$([ ! -e cmd/trainyard/portal/index.html ] || echo ,portal)$$([ ! -e cmd/trainyard/gpushare.bin ] || echo ,gpushare),$(TAGS)" -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o build/trainyard ./cmd/trainyard
 
 .PHONY: portal
 portal: ## Build the pages of the portal into cmd/trainyard/portal; without Node.js 20.19 nothing is built
 	@if scripts/setup-web.sh; then npm --prefix web run --silent build; else rm -rf cmd/trainyard/portal; fi
+
+.PHONY: gpushare
+gpushare: ## Build the library for shared GPUs into cmd/trainyard/gpushare.bin; without gcc nothing is built, and GPUs cannot be shared
+	@if command -v gcc >/dev/null && [ "$$(go env GOOS)/$$(go env GOARCH)" = "$$(go env GOHOSTOS)/$$(go env GOHOSTARCH)" ]; then native/gpushare/build.sh cmd/trainyard/gpushare.bin; else rm -f cmd/trainyard/gpushare.bin; echo "no gcc for this platform: GPUs cannot be shared by what is built" >&2; fi
 
 .PHONY: quick
 quick: ## Answer in under two minutes: vet, house rules, and the fast packages without the race detector

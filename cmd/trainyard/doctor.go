@@ -19,6 +19,7 @@ import (
 	"trainyard/internal/agent/inventory"
 	"trainyard/internal/agent/metadata"
 	"trainyard/internal/agent/runtime/cgroup"
+	"trainyard/internal/agent/share"
 	"trainyard/internal/auth"
 	"trainyard/internal/cli"
 	"trainyard/internal/cli/console"
@@ -81,6 +82,7 @@ func machineOf(c *config, clk clock.Clock) *doctor.System {
 
 			return place.String()
 		},
+		Sharing:  share.Version(embeddedGPUShare()),
 		Metadata: metadata.Look,
 		Free:     diskspace.Free,
 		Synced:   clockSynced,

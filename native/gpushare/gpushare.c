@@ -697,6 +697,7 @@ static void charge_context(void)
 }
 
 static void sync_pools(void);
+static void start(void);
 
 static void deny(uint64_t bytes, uint64_t used, uint64_t cap)
 {
@@ -725,6 +726,8 @@ static void add_bytes(int64_t bytes)
 // cap; for this reason it tries again.
 static bool reserve(uint64_t bytes)
 {
+	if (atomic_load(&hot.gate) == GATE_FIRST)
+		start(); // a program may run out of memory before its first launch
 	charge_context();
 	uint64_t cap = cap_bytes(), used = 0;
 	for (int attempt = 0; attempt < 4; attempt++) {
@@ -1147,6 +1150,7 @@ static void start_thread(void *(*run)(void *))
 static void start(void)
 {
 	charge_context();
+	remember_context();
 	pthread_mutex_lock(&state.lock);
 	if (!state.started) {
 		state.started = true;
@@ -1237,7 +1241,6 @@ static bool enter_slow(void)
 			return true;
 		case GATE_FIRST:
 			start();
-			remember_context();
 			continue;
 		default:
 			break;

@@ -55,6 +55,8 @@ type System struct {
 	Synced func() (bool, error)                                               // whether the clock is synchronised
 	Server func(context.Context) (url string, ahead time.Duration, err error) // by how much its clock is ahead
 	GPUs   func(context.Context) ([]fleet.GPU, error)                         // that the driver knows
+
+	Sharing string // version of the library that jobs share GPUs with; "" without one
 }
 
 // Examine carries out all checks, the most important first.
@@ -204,7 +206,12 @@ func (s *System) gpus(ctx context.Context) Finding {
 			humanize.List(broken...))
 	}
 
-	return ok(check, "%s", humanize.GPUs(len(list), list[0].Model, list[0].Memory))
+	sharing := "cannot be shared by jobs, because this binary was built without a C compiler"
+	if s.Sharing != "" {
+		sharing = "can be shared by jobs (library " + s.Sharing + ")"
+	}
+
+	return ok(check, "%s; %s", humanize.GPUs(len(list), list[0].Model, list[0].Memory), sharing)
 }
 
 func (s *System) clock() Finding {

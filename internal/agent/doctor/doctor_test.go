@@ -227,3 +227,21 @@ func add(s *doctor.System, path, line string) {
 	_ = os.MkdirAll(filepath.Dir(path), 0o700)
 	_ = os.WriteFile(path, append(text, line...), 0o600)
 }
+
+func TestItSaysWhetherGPUsCanBeShared(t *testing.T) {
+	t.Parallel()
+
+	for version, want := range map[string]string{"": "cannot be shared", "1a2b3c": "can be shared by jobs (library 1a2b3c)"} {
+		m := machine(t)
+		m.Sharing = version
+		found := false
+
+		for _, f := range doctor.Examine(t.Context(), m) {
+			found = found || f.Check == "GPUs" && f.Level == doctor.OK && strings.Contains(f.Detail, want)
+		}
+
+		if !found {
+			t.Errorf("with the library %q nothing says %q", version, want)
+		}
+	}
+}

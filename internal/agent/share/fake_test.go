@@ -88,7 +88,7 @@ func tuning() share.Tuning {
 	return t
 }
 
-func newGPU(t *testing.T, capacity uint64) *gpu {
+func newGPU(t *testing.T, capacity uint64, tune ...func(*share.Tuning)) *gpu {
 	t.Helper()
 
 	// Paths of sockets are short.
@@ -105,6 +105,10 @@ func newGPU(t *testing.T, capacity uint64) *gpu {
 	g := &gpu{t: t, path: filepath.Join(dir, "gpu"), folders: dir, tuning: tuning()}
 	if err := os.WriteFile(g.path, content, 0o600); err != nil {
 		t.Fatal(err)
+	}
+
+	for _, f := range tune {
+		f(&g.tuning)
 	}
 
 	g.start()

@@ -302,18 +302,19 @@ static void release(const char *how, size_t n, P p, P handle)
 		MUST(cuMemFree(p));
 }
 
-// alloc: takes step=MiB at a time by how= until it is refused, frees all and does it again; then it waits for its
-// input to end if wait=1.
+// alloc: takes step=MiB at a time by how= until it has most=MiB or is refused, frees all and does it again. With wait=1 it
+// keeps what it has until its input ends.
 static void alloc(void)
 {
 	const char *how = text("how", "alloc");
 	size_t n = (size_t)number("step", 64) << 20;
+	long most = number("most", 4096 * number("step", 64)) / number("step", 64);
 	use_gpu();
 	show_memory("before");
 	for (int round = 0; round < 2; round++) {
 		static P p[4096], handle[4096];
-		int count = 0, r;
-		while (count < 4096 && (r = allocate(how, n, &p[count], &handle[count])) == 0)
+		int count = 0, r = 0;
+		while (count < most && (r = allocate(how, n, &p[count], &handle[count])) == 0)
 			count++;
 		printf("round %d allocated %zu refused %d\n", round, count * n, r);
 		show_memory("full");
