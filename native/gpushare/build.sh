@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# Builds libtrainyard-gpu.so: build.sh OUTPUT, or with "fake" as OUTPUT's second argument also the fake driver and the
-# test programs beside it: build.sh DIR fake. CC, if set, is the compiler; it must be able to make 64-bit shared
-# libraries for Linux with glibc. SANITIZE=undefined or thread is for tests.
+# Builds libtrainyard-gpu.so as build.sh FILE, or into a folder with the fake driver and the test programs as
+# build.sh FOLDER fake. CC, if set, is the compiler: one that makes 64-bit libraries for Linux with glibc.
+# SANITIZE=undefined or SANITIZE=thread is for tests.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cc=${CC:-gcc}
 common=(-std=gnu11 -O2 -Wall -Wextra -Werror)
-[ -z "${SANITIZE:-}" ] || common+=(-g "-fsanitize=$SANITIZE" -DGPUSHARE_SANITIZE)
+program=()
+if [ -n "${SANITIZE:-}" ]; then
+  program=(-g "-fsanitize=$SANITIZE" -fno-sanitize-recover=all)
+  common+=("${program[@]}" -DGPUSHARE_SANITIZE)
+fi
 
 # In C libraries before 2.34 threads and dlopen have libraries of their own; in later ones these are empty.
 old=()
@@ -30,5 +34,5 @@ library "$1/libtrainyard-gpu.so"
 fake() { gcc -std=gnu11 -O2 -Wall -Wextra -Werror "$@"; }
 fake -fPIC -shared -Wl,-soname,libcuda.so.1 -o "$1/libcuda.so.1" "$here/fake/cuda.c"
 fake -fPIC -shared -Wl,-soname,libnvidia-ml.so.1 -o "$1/libnvidia-ml.so.1" "$here/fake/nvml.c"
-fake -o "$1/trainer" "$here/fake/trainer.c"
+fake "${program[@]}" -o "$1/trainer" "$here/fake/trainer.c"
 fake -DLINKED -o "$1/trainer-linked" "$here/fake/trainer.c" "$1/libcuda.so.1"

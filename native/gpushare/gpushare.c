@@ -51,6 +51,8 @@ OLD(pthread_mutex_trylock);
 #endif
 
 #define EXPORT __attribute__((visibility("default")))
+// Sanitizers look functions up before they are ready themselves.
+#define EARLY __attribute__((no_sanitize("thread", "undefined")))
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 
 // ---------------------------------------------------------------------------------------------------------------
@@ -174,7 +176,7 @@ static void *wrapper_of(int hook);
 typedef void *(*dlsym_fn)(void *, const char *);
 
 // real_dlsym returns the C library's dlsym. That name is ours, so it is asked for by version.
-static dlsym_fn real_dlsym(void)
+EARLY static dlsym_fn real_dlsym(void)
 {
 	static void *_Atomic cached;
 	void *found = atomic_load_explicit(&cached, memory_order_acquire);
@@ -269,7 +271,7 @@ static void *substitute(void *address)
 
 // dlsym is what CUDA's runtime and other libraries find the driver's functions with. A lookup that is none of our
 // business is a tail call, so that RTLD_NEXT still means what comes after the caller.
-EXPORT void *dlsym(void *restrict handle, const char *restrict name)
+EARLY EXPORT void *dlsym(void *restrict handle, const char *restrict name)
 {
 	dlsym_fn next = real_dlsym();
 	if (LIKELY(strncmp(name, "cu", 2) != 0 && strncmp(name, "nvml", 4) != 0))

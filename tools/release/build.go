@@ -145,7 +145,49 @@ func (r *release) compileAll(ctx context.Context, p platform, out string, stderr
 		tags += ",portal"
 	}
 
+	shares, err := r.compileLibrary(ctx, p, stderr)
+	if err != nil {
+		return err
+	}
+
+	if shares {
+		tags += ",gpushare"
+	}
+
 	return r.compile(ctx, p, stderr, "-tags", tags, "-ldflags", link, "-o", out, r.Package)
+}
+
+// compilers are the C compilers for the library that jobs share GPUs with, by architecture.
+var compilers = map[string]string{"amd64": "x86_64-linux-gnu-gcc", "arm64": "aarch64-linux-gnu-gcc"}
+
+// compileLibrary compiles that library, if the module has it and this machine a compiler for the platform, and reports
+// whether it did. A binary without it does everything else.
+func (r *release) compileLibrary(ctx context.Context, p platform, stderr io.Writer) (bool, error) {
+	script := filepath.Join(r.Source, "native", "gpushare", "build.sh")
+	if _, err := os.Stat(script); errors.Is(err, fs.ErrNotExist) || p.OS != "linux" {
+		return false, nil
+	}
+
+	out, err := filepath.Abs(filepath.Join(r.Source, r.Package, "gpushare.bin"))
+	if err != nil {
+		return false, err
+	}
+
+	compiler, err := exec.LookPath(compilers[p.Arch])
+	if err != nil {
+		_, err = fmt.Fprintf(stderr, "no C compiler for %s/%s: its archive cannot share GPUs\n", p.OS, p.Arch)
+		return false, err
+	}
+
+	cmd := exec.CommandContext(ctx, script, out) //nolint:gosec // a script of the repository that the caller releases
+	cmd.Stderr = stderr
+	cmd.Env = append(os.Environ(), "CC="+compiler, "SANITIZE=")
+
+	if err := cmd.Run(); err != nil {
+		return false, fmt.Errorf("compile the GPU sharing library: %w", err)
+	}
+
+	return true, nil
 }
 
 // compile builds a binary without anything of this machine in it: no paths (-trimpath), no state of the

@@ -33,10 +33,8 @@ func TestMain(m *testing.M) {
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 
-		out, err := exec.CommandContext(context.Background(),
-			"../../../native/gpushare/build.sh", dir, "fake").CombinedOutput()
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "build the library and the fake driver: %v\n%s", err, out)
+		if err := build(context.Background(), dir, ""); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 
@@ -44,6 +42,19 @@ func TestMain(m *testing.M) {
 
 		return m.Run()
 	}())
+}
+
+// build builds the library, the fake driver and the test programs.
+func build(ctx context.Context, dir, sanitize string) error {
+	cmd := exec.CommandContext(ctx, "../../../native/gpushare/build.sh", dir, "fake")
+	cmd.Env = append(os.Environ(), "SANITIZE="+sanitize)
+
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("build the library and the fake driver: %w\n%s", err, out)
+	}
+
+	return nil
 }
 
 // patience is for what must happen at some time; no test waits that long if all is well.
@@ -67,6 +78,7 @@ type gpu struct {
 	t       *testing.T
 	path    string
 	folders string
+	built   string
 	tuning  share.Tuning
 
 	mu      sync.Mutex
@@ -102,7 +114,7 @@ func newGPU(t *testing.T, capacity uint64, tune ...func(*share.Tuning)) *gpu {
 	binary.LittleEndian.PutUint64(content, capacity)
 	binary.LittleEndian.PutUint64(content[8:], contextBytes)
 
-	g := &gpu{t: t, path: filepath.Join(dir, "gpu"), folders: dir, tuning: tuning()}
+	g := &gpu{t: t, path: filepath.Join(dir, "gpu"), folders: dir, built: built, tuning: tuning()}
 	if err := os.WriteFile(g.path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -165,11 +177,11 @@ func (g *gpu) run(job string, args ...string) *program {
 func (g *gpu) runAs(name, job string, args ...string) *program {
 	g.t.Helper()
 
-	cmd := exec.CommandContext(g.t.Context(), filepath.Join(built, name), args...)
-	cmd.Env = append(os.Environ(), "FAKE_GPU="+g.path, "LD_LIBRARY_PATH="+built)
+	cmd := exec.CommandContext(g.t.Context(), filepath.Join(g.built, name), args...)
+	cmd.Env = append(os.Environ(), "FAKE_GPU="+g.path, "LD_LIBRARY_PATH="+g.built)
 	if job != "" {
 		cmd.Env = append(cmd.Env,
-			"LD_PRELOAD="+filepath.Join(built, "libtrainyard-gpu.so"), share.Variable+"="+filepath.Join(g.folders, job))
+			"LD_PRELOAD="+filepath.Join(g.built, "libtrainyard-gpu.so"), share.Variable+"="+filepath.Join(g.folders, job))
 	}
 
 	cmd.Stderr = os.Stderr

@@ -185,3 +185,41 @@ func TestAQuietJobHasNoConnection(t *testing.T) {
 	eventually(t, "it works", func() bool { return g.busy()[a.cmd.Process.Pid] > before })
 	g.processes("a", 1)
 }
+
+func TestTheLibraryIsCleanUnderSanitizers(t *testing.T) {
+	t.Parallel()
+
+	for _, sanitize := range []string{"undefined", "thread"} {
+		t.Run(sanitize, func(t *testing.T) {
+			t.Parallel()
+
+			dir := t.TempDir()
+			if err := build(t.Context(), dir, sanitize); err != nil {
+				t.Fatal(err)
+			}
+
+			g := newGPU(t, 16<<30, func(t *share.Tuning) {
+				t.Quantum = 10 * time.Millisecond
+				t.Short = time.Millisecond
+			})
+			g.built = dir
+			g.add("a", normal(0.7), 4<<30)
+			g.add("b", normal(0.3), 4<<30)
+
+			b := g.run("b", "mode=threads")
+			for _, args := range [][]string{
+				{"mode=threads", "steps=30"},
+				{"mode=capture", "steps=10"},
+				{"mode=fork", "early=1", "steps=10"},
+				{"mode=alloc", "how=async"},
+				{"mode=alloc", "how=vmm", "lookup=ptsz"},
+			} {
+				g.run("a", args...).end() // it fails if something is found
+			}
+
+			if err := b.cmd.Process.Signal(syscall.Signal(0)); err != nil {
+				t.Errorf("the neighbour has ended: %v", err)
+			}
+		})
+	}
+}
