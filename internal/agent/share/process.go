@@ -1,6 +1,7 @@
 package share
 
 import (
+	"errors"
 	"net"
 	"time"
 
@@ -82,9 +83,18 @@ func peer(conn *net.UnixConn) int {
 // serve reads what a process says until it is gone.
 func (b *Broker) serve(p *process) {
 	buffer := make([]byte, recordSize+1)
+	reset := false
 
 	for {
 		n, err := p.conn.Read(buffer)
+
+		// The kernel says first that a process has ended without reading everything, and then what it had said. That
+		// may be the reason for its end: that it ran out of memory.
+		if errors.Is(err, unix.ECONNRESET) && !reset {
+			reset = true
+			continue
+		}
+
 		if err != nil {
 			break
 		}
