@@ -1097,7 +1097,7 @@ static void *worker(void *unused)
 		}
 		bool revoked = state.revoked, holds = state.holding && state.mode == MODE_TOKEN;
 		bool contended = holds && state.contended;
-		bool measure = state.measure && (holds || state.mode == MODE_OPEN);
+		bool measure = state.measure && (contended || state.mode == MODE_OPEN);
 		bool waits = !revoked && !contended && !measure;
 		if (waits)
 			timed_wait(&state.worker, 50 * ms);

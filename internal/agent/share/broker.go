@@ -33,7 +33,8 @@ type Options struct {
 	Clock  clock.Clock
 	Log    *slog.Logger
 	Tuning Tuning
-	// Denied is called when an allocation of a job failed. It must not block, nor call the broker.
+	// Denied is called when an allocation of a job failed, as often as the job says so. It must not block, nor call
+	// the broker.
 	Denied func(Denial)
 	// Unresponsive is called when a job does not give the GPU back, and when it has. It must not block, nor call
 	// the broker.
@@ -51,6 +52,10 @@ type Job struct {
 	UID    int    // of the job's programs; -1 for that of the agent
 	GID    int
 }
+
+// maxProcesses is how many processes of a job are let in. More go on without a share; it keeps a job from using up the
+// agent's files.
+const maxProcesses = 256
 
 // Variable is the name of the environment variable with a job's folder.
 const Variable = "TRAINYARD_GPU_SHARE"
@@ -156,6 +161,14 @@ func open(job Job) (*tenancy, error) {
 		return nil, err
 	}
 
+	// The job's user gets the files and not the folder: nobody can put something else in their place, which the next
+	// broker would open.
+	if job.UID >= 0 {
+		if err := os.Chmod(job.Folder, 0o711); err != nil { //nolint:gosec // the job's user has to get to the files
+			return nil, err
+		}
+	}
+
 	book, err := openAccounts(job.Folder, job.UUID)
 	if err != nil {
 		return nil, err
@@ -176,9 +189,9 @@ func open(job Job) (*tenancy, error) {
 	listener.SetUnlinkOnClose(false) // the next broker replaces it, and nobody connects in between
 
 	if job.UID >= 0 {
-		for _, name := range []string{job.Folder, path, filepath.Join(job.Folder, "memory")} {
-			err = errors.Join(err, os.Chown(name, job.UID, job.GID))
-		}
+		err = errors.Join(
+			os.Chmod(path, 0o600), os.Lchown(path, job.UID, job.GID), book.file.Chown(job.UID, job.GID),
+		)
 	}
 
 	if err != nil {

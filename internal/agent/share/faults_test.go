@@ -1,6 +1,7 @@
 package share_test
 
 import (
+	"errors"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -221,5 +222,68 @@ func TestTheLibraryIsCleanUnderSanitizers(t *testing.T) {
 				t.Errorf("the neighbour has ended: %v", err)
 			}
 		})
+	}
+}
+
+func TestAJobCannotPutOtherFilesInPlaceOfItsOwn(t *testing.T) {
+	t.Parallel()
+
+	g := newGPU(t, 16<<30)
+	job := g.job("a", normal(0.5), 1<<30)
+	job.UID, job.GID = os.Getuid(), os.Getgid()
+
+	if err := g.broker.Add(job); err != nil {
+		t.Fatal(err)
+	}
+
+	for name, want := range map[string]os.FileMode{"": 0o711, "socket": 0o600, "memory": 0o600} {
+		info, err := os.Lstat(filepath.Join(job.Folder, name))
+		if err != nil || info.Mode().Perm() != want {
+			t.Errorf("%q has mode %v, want %v (%v)", name, info.Mode().Perm(), want, err)
+		}
+	}
+
+	if err := g.broker.Remove("a"); err != nil {
+		t.Fatal(err)
+	}
+
+	// Nor is a link followed that was there before.
+	victim := filepath.Join(g.folders, "victim")
+	if err := errors.Join(os.WriteFile(victim, []byte("mine"), 0o600), os.Mkdir(job.Folder, 0o700),
+		os.Symlink(victim, filepath.Join(job.Folder, "memory"))); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := g.broker.Add(job); err == nil {
+		t.Error("a link was followed")
+	}
+
+	if content, err := os.ReadFile(victim); string(content) != "mine" || err != nil {
+		t.Errorf("the file behind it is %q (%v)", content, err)
+	}
+}
+
+func TestDamagedMemoryAccountsAreMadeAnew(t *testing.T) {
+	t.Parallel()
+
+	g := newGPU(t, 16<<30)
+	job := g.job("a", normal(0.5), 2<<30)
+
+	for _, damage := range []string{"", "short", string(make([]byte, 100_000))} {
+		if err := errors.Join(os.MkdirAll(job.Folder, 0o700),
+			os.WriteFile(filepath.Join(job.Folder, "memory"), []byte(damage), 0o600), g.broker.Add(job)); err != nil {
+			t.Fatal(err)
+		}
+
+		p := g.run("a", "mode=alloc")
+		if bytes, _ := p.allocated(0); bytes != 2<<30-contextBytes {
+			t.Errorf("%d MiB allocated after %d bytes of something else", bytes/mib, len(damage))
+		}
+
+		p.kill()
+
+		if err := g.broker.Remove("a"); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

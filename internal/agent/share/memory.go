@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -58,19 +57,21 @@ func openAccounts(folder, uuid string) (*accounts, error) {
 		return nil, fmt.Errorf("the UUID of a GPU has fewer than %d bytes, got %q", uuidSize, uuid)
 	}
 
-	file, err := os.OpenFile(filepath.Join(folder, "memory"), os.O_RDWR|os.O_CREATE, 0o600)
+	// The file belongs to the job, which may do anything to it; a link that stands in its place is not followed.
+	file, err := os.OpenFile(filepath.Join(folder, "memory"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
 
 	a := &accounts{file: file}
 
-	magic, err := a.get(0)
-	switch {
-	case err == nil && magic == accountsMagic:
-		return a, nil
-	case err != nil && !errors.Is(err, io.EOF):
+	info, err := file.Stat()
+	if err != nil {
 		return nil, errors.Join(err, file.Close())
+	}
+
+	if magic, err := a.get(0); err == nil && magic == accountsMagic && info.Size() == accountsSize {
+		return a, nil
 	}
 
 	content := make([]byte, accountsSize)
@@ -78,7 +79,11 @@ func openAccounts(folder, uuid string) (*accounts, error) {
 	binary.LittleEndian.PutUint64(content[atCount:], slots)
 	copy(content[atUUID:], uuid)
 
-	if _, err = file.WriteAt(content, 0); err == nil {
+	if err = file.Truncate(0); err == nil {
+		_, err = file.WriteAt(content, 0)
+	}
+
+	if err == nil {
 		err = a.set(0, accountsMagic)
 	}
 

@@ -49,7 +49,7 @@ func (b *Broker) accept(t *tenancy) {
 
 		b.mu.Lock()
 		p := &process{conn: conn, tenancy: t, pid: peer(conn)}
-		admitted := b.jobs[t.job.ID] == t && !b.opts.Clock.Now().Before(t.away)
+		admitted := b.jobs[t.job.ID] == t && !b.opts.Clock.Now().Before(t.away) && len(t.processes) < maxProcesses
 
 		if admitted {
 			t.processes[p] = true
