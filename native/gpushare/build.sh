@@ -13,9 +13,9 @@ if [ -n "${SANITIZE:-}" ]; then
 fi
 
 # In C libraries before 2.34 threads and dlopen have libraries of their own; in later ones these are empty.
-old=()
-if [ -z "${SANITIZE:-}" ] && "$cc" -shared -o /dev/null -Wl,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 2>/dev/null; then
-  old=(-Wl,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2)
+old=(-Wl,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2)
+if [ -n "${SANITIZE:-}" ] || ! "$cc" -shared -o /dev/null "${old[@]}" 2>/dev/null; then
+  old=()
 fi
 
 library() {

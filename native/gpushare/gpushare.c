@@ -152,14 +152,16 @@ typedef struct {
 // What this library calls itself, and does not hook.
 #define CALLS(X) \
 	X(cuCtxGetCurrent) X(cuCtxPushCurrent_v2) X(cuCtxPopCurrent_v2) X(cuCtxSynchronize) X(cuCtxRecordEvent) \
-	X(cuCtxGetDevice) X(cuEventCreate) X(cuEventDestroy_v2) X(cuEventRecord) X(cuEventSynchronize) X(cuEventQuery) \
-	X(cuThreadExchangeStreamCaptureMode) X(cuDeviceGetMemPool) X(cuMemPoolGetAttribute)
+	X(cuCtxGetDevice) X(cuEventCreate) X(cuEventRecord) X(cuEventSynchronize) X(cuEventQuery) \
+	X(cuThreadExchangeStreamCaptureMode) X(cuDeviceGetMemPool) X(cuMemPoolGetAttribute) X(cuDevicePrimaryCtxGetState)
 
 #define HOOKS(X) LAUNCH_HOOKS(X) FILL_HOOKS(X) CAPTURE_HOOKS(X) MEMORY_HOOKS(X) OTHER_HOOKS(X)
 
 enum {
 #define X(name) I_##name,
-	HOOKS(X) COUNT_HOOKED, CALLED_BEFORE_FIRST = COUNT_HOOKED - 1, CALLS(X) COUNT_ALL
+	HOOKS(X) COUNT_HOOKED,
+	BEFORE_CALLS = COUNT_HOOKED - 1, // the numbers go on without a gap
+	CALLS(X) COUNT_ALL
 #undef X
 };
 
@@ -269,12 +271,23 @@ static void *substitute(void *address)
 	return address;
 }
 
+EARLY static bool hooked(const char *name)
+{
+	if (LIKELY(strncmp(name, "cu", 2) != 0 && strncmp(name, "nvml", 4) != 0))
+		return false;
+	for (int i = 0; i < COUNT_HOOKED; i++)
+		if (strcmp(name, names[i]) == 0)
+			return true;
+
+	return false;
+}
+
 // dlsym is what CUDA's runtime and other libraries find the driver's functions with. A lookup that is none of our
-// business is a tail call, so that RTLD_NEXT still means what comes after the caller.
+// business is a tail call, so that RTLD_NEXT still means what comes after the caller: so shims find each other.
 EARLY EXPORT void *dlsym(void *restrict handle, const char *restrict name)
 {
 	dlsym_fn next = real_dlsym();
-	if (LIKELY(strncmp(name, "cu", 2) != 0 && strncmp(name, "nvml", 4) != 0))
+	if (LIKELY(handle == RTLD_NEXT || !hooked(name)))
 		return next(handle, name);
 
 	return substitute(next(handle, name));
@@ -311,7 +324,7 @@ enum { MODE_OPEN = 0, MODE_TOKEN = 1 };
 // ---------------------------------------------------------------------------------------------------------------
 // State of this process.
 
-enum { GATE_OPEN, GATE_FIRST, GATE_BOUND, GATE_CLOSED };
+enum { GATE_OPEN, GATE_FIRST, GATE_WATCH, GATE_BOUND, GATE_CLOSED };
 enum { MAX_CONTEXTS = 8, RING = 2, RING_STEP = 64 };
 
 static const int64_t ms = 1000000;
@@ -355,6 +368,17 @@ static struct {
 	unsigned int next;
 	atomic_uint count;
 } ring = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+// How demand is measured while all jobs launch freely: every few milliseconds a launch is followed by an event, and the
+// next launch, or the worker if there is none, looks whether that is done. Work of our own behind an empty queue, as in
+// probe, would have to wait for the neighbours' time slices and say nothing about the queue.
+enum { WATCH_NONE, WATCH_ARMED, WATCH_RECORDED, WATCH_TAKEN };
+static struct {
+	atomic_int phase;
+	_Atomic uint64_t looks, empty;
+	CUcontext context; // this and the event belong to whoever has taken the phase
+	CUevent event;
+} watch;
 
 static int64_t now_ns(void)
 {
@@ -403,6 +427,8 @@ static void want_locked(void)
 static void update_locked(void)
 {
 	int gate = GATE_OPEN;
+	if (state.fd >= 0 && state.mode == MODE_OPEN && state.measure && !state.stopping)
+		gate = GATE_WATCH;
 	if (state.fd >= 0 && state.mode == MODE_TOKEN && !state.stopping) {
 		if (!state.holding || state.revoked || state.yielding)
 			gate = GATE_CLOSED;
@@ -441,8 +467,11 @@ static void remember_context(void)
 }
 
 // forget_contexts forgets one context, or all of them: those that live on are met again at their next launch.
+static void forget_watch(CUcontext gone);
+
 static void forget_contexts(CUcontext gone)
 {
+	forget_watch(gone);
 	pthread_mutex_lock(&ring.lock);
 	if (gone == NULL || ring.context == gone) {
 		ring.context = NULL;
@@ -520,8 +549,8 @@ static bool drain(void)
 	return true;
 }
 
-// probe reports whether the GPU has work of this process in its queue: 1 if it has, 0 if not, -1 if that cannot be
-// said now. A queue that is empty answers within a moment; a full one does not.
+// probe reports whether the GPU has work of this process in its queue while it has the GPU to itself: 1 if it has, 0 if
+// not, -1 if that cannot be said now. A queue that is empty answers within a moment; a full one does not.
 static int probe(void)
 {
 	pthread_mutex_lock(&drain_lock);
@@ -541,6 +570,68 @@ static int probe(void)
 	sleep_ns(PROBE_WAIT);
 
 	return CALL(cuEventQuery, (CUevent), event) == CUDA_ERROR_NOT_READY;
+}
+
+// take_watch gets hold of the event if it is in this phase.
+static bool take_watch(int phase) { return atomic_compare_exchange_strong(&watch.phase, &phase, WATCH_TAKEN); }
+
+static void look(void)
+{
+	bool empty = watch.event == NULL || CALL(cuEventQuery, (CUevent), watch.event) != CUDA_ERROR_NOT_READY;
+	atomic_fetch_add(&watch.looks, 1);
+	atomic_fetch_add(&watch.empty, empty);
+}
+
+// watch_before looks at the queue before a launch.
+static void watch_before(void)
+{
+	if (atomic_load(&watch.phase) == WATCH_RECORDED && take_watch(WATCH_RECORDED)) {
+		look();
+		atomic_store(&watch.phase, WATCH_NONE);
+	}
+}
+
+// watch_after records an event behind a launch, if it is time for one.
+static void watch_after(CUstream stream)
+{
+	if (atomic_load(&watch.phase) != WATCH_ARMED || atomic_load(&hot.captures) > 0 || !take_watch(WATCH_ARMED))
+		return;
+
+	CUcontext current = NULL;
+	CUresult r = CALL(cuCtxGetCurrent, (CUcontext *), &current);
+	if (r == CUDA_SUCCESS && watch.context != current) { // the event of another context is left to it
+		watch.event = NULL;
+		watch.context = current;
+		r = CALL(cuEventCreate, (CUevent *, unsigned int), &watch.event, EVENT_DISABLE_TIMING);
+	}
+	if (r == CUDA_SUCCESS && watch.event != NULL)
+		r = CALL(cuEventRecord, (CUevent, CUstream), watch.event, stream);
+	if (r != CUDA_SUCCESS)
+		watch.context = NULL;
+	atomic_store(&watch.phase, r == CUDA_SUCCESS ? WATCH_RECORDED : WATCH_NONE);
+}
+
+// watch_tick asks for the next event. If there was no launch since the last time, it looks itself.
+static void watch_tick(void)
+{
+	int phase = atomic_load(&watch.phase);
+	if (phase == WATCH_NONE) {
+		atomic_store(&watch.phase, WATCH_ARMED);
+	} else if (phase != WATCH_TAKEN && take_watch(phase)) {
+		look();
+		atomic_store(&watch.phase, phase);
+	}
+}
+
+static void forget_watch(CUcontext gone)
+{
+	while (!take_watch(WATCH_NONE) && !take_watch(WATCH_ARMED) && !take_watch(WATCH_RECORDED))
+		sleep_ns(10 * 1000);
+	if (gone == NULL || watch.context == gone) {
+		watch.context = NULL;
+		watch.event = NULL;
+	}
+	atomic_store(&watch.phase, WATCH_NONE);
 }
 
 // ---------------------------------------------------------------------------------------------------------------
@@ -1016,8 +1107,16 @@ static void *reader(void *unused)
 // give_back drains the GPU and returns the token.
 static void give_back(void)
 {
-	while (atomic_load(&hot.entered) != atomic_load(&hot.left))
+	// If the broker is gone meanwhile, the gate is open, and launches may go on without a pause.
+	bool revoked = true;
+	while (revoked && atomic_load(&hot.entered) != atomic_load(&hot.left)) {
 		sleep_ns(50 * 1000);
+		pthread_mutex_lock(&state.lock);
+		revoked = state.revoked;
+		pthread_mutex_unlock(&state.lock);
+	}
+	if (!revoked)
+		return;
 	bool drained = drain();
 
 	pthread_mutex_lock(&state.lock);
@@ -1078,9 +1177,9 @@ static void *worker(void *unused)
 	int relaxed = CAPTURE_RELAXED;
 	CALL(cuThreadExchangeStreamCaptureMode, (int *), &relaxed);
 
-	uint64_t seen = 0, probed = 0, probes = 0, idle = 0;
+	uint64_t seen = 0, probes = 0, idle = 0;
 	int64_t since = now_ns(), next_probe = 0, next_demand = 0;
-	bool drained = false, was_idle = false;
+	bool drained = false;
 	for (;;) {
 		pthread_mutex_lock(&state.lock);
 		for (;;) {
@@ -1113,16 +1212,19 @@ static void *worker(void *unused)
 
 		int64_t now = now_ns();
 		if (measure && now >= next_probe) {
-			uint64_t count = atomic_load(&hot.entered);
-			int answer = was_idle && count == probed ? 0 : probe();
-			probed = count;
-			was_idle = answer == 0;
 			next_probe = now + PROBE_EVERY;
-			if (answer >= 0)
-				probes++, idle += (uint64_t)was_idle;
+			if (!holds) {
+				watch_tick();
+				probes += atomic_exchange(&watch.looks, 0);
+				idle += atomic_exchange(&watch.empty, 0);
+			} else {
+				int answer = probe();
+				probes += answer >= 0;
+				idle += answer == 0;
+			}
 			if (now >= next_demand && probes > 0) {
 				pthread_mutex_lock(&state.lock);
-				send_locked(DEMAND, probes, idle, count, 0);
+				send_locked(DEMAND, probes, idle, 0, 0);
 				pthread_mutex_unlock(&state.lock);
 				probes = idle = 0;
 				next_demand = now + DEMAND_EVERY;
@@ -1188,6 +1290,9 @@ static void after_fork(void)
 	state.away = 0;
 
 	memset(contexts, 0, sizeof contexts);
+	watch.context = NULL;
+	watch.event = NULL;
+	atomic_store(&watch.phase, WATCH_NONE);
 	ring.context = NULL;
 	memset(ring.recorded, 0, sizeof ring.recorded);
 	memset(pools.pool, 0, sizeof pools.pool);
@@ -1231,16 +1336,19 @@ __attribute__((destructor)) static void unloading(void)
 // ---------------------------------------------------------------------------------------------------------------
 // The gate.
 
-// enter_slow waits until the launch may go ahead, and reports whether it counts against the bound of launches in
-// flight.
-static bool enter_slow(void)
+// enter_slow waits until the launch may go ahead, and returns the gate through which it goes: behind GATE_WATCH and
+// GATE_BOUND there is something left to do.
+static int enter_slow(void)
 {
 	for (;;) {
-		switch (atomic_load(&hot.gate)) {
+		int gate = atomic_load(&hot.gate);
+		switch (gate) {
+		case GATE_WATCH:
+			watch_before();
+			return gate;
 		case GATE_OPEN:
-			return false;
 		case GATE_BOUND:
-			return true;
+			return gate;
 		case GATE_FIRST:
 			start();
 			continue;
@@ -1249,7 +1357,7 @@ static bool enter_slow(void)
 		}
 
 		if (atomic_load(&hot.captures) > 0)
-			return false; // it is recorded, not executed
+			return GATE_OPEN; // it is recorded, not executed
 
 		atomic_fetch_add(&hot.left, 1);
 		remember_context();
@@ -1268,10 +1376,10 @@ static bool enter_slow(void)
 	}
 }
 
-static inline bool enter(void)
+static inline int enter(void)
 {
 	atomic_fetch_add(&hot.entered, 1);
-	return LIKELY(atomic_load(&hot.gate) == GATE_OPEN) ? false : enter_slow();
+	return LIKELY(atomic_load(&hot.gate) == GATE_OPEN) ? GATE_OPEN : enter_slow();
 }
 
 static inline void leave(void) { atomic_fetch_add_explicit(&hot.left, 1, memory_order_release); }
@@ -1324,10 +1432,12 @@ static void bound(CUstream stream, unsigned int weight)
 		if (inside) \
 			return ((CUresult(*) params)f)args; \
 		inside = 1; \
-		bool bounded = enter(); \
+		int gate = enter(); \
 		CUresult r = ((CUresult(*) params)f)args; \
-		if (bounded) \
+		if (gate == GATE_BOUND) \
 			bound(stream, weight); \
+		else if (gate == GATE_WATCH) \
+			watch_after(stream); \
 		leave(); \
 		inside = 0; \
 		return r; \
@@ -1890,8 +2000,17 @@ EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
 EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
-	forget_contexts(NULL);
-	return CALL(cuDevicePrimaryCtxRelease_v2, (CUdevice), device);
+	// Libraries retain and release it all the time; it ends with the last of them.
+	pthread_mutex_lock(&drain_lock);
+	CUresult r = CALL(cuDevicePrimaryCtxRelease_v2, (CUdevice), device);
+	U flags = 0;
+	int active = 0;
+	CALL(cuDevicePrimaryCtxGetState, (CUdevice, U *, int *), device, &flags, &active);
+	pthread_mutex_unlock(&drain_lock);
+	if (!active)
+		forget_contexts(NULL);
+
+	return r;
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device);

@@ -198,6 +198,7 @@ API cuDevicePrimaryCtxRetain(void **c, int d)
 }
 
 API cuDevicePrimaryCtxRelease_v2(int d) { return (void)d, SUCCESS; }
+API cuDevicePrimaryCtxGetState(int d, U *flags, int *active) { return (void)d, *flags = 0, *active = 1, SUCCESS; }
 API cuCtxSetCurrent(void *c) { return current = c, SUCCESS; }
 API cuCtxGetCurrent(void **c) { return *c = current, SUCCESS; }
 API cuCtxPushCurrent_v2(void *c) { return current = c, SUCCESS; } // one context: no stack is needed
@@ -328,7 +329,10 @@ API cuStreamEndCapture(struct stream *s, struct graph **g)
 }
 
 API cuStreamEndCapture_ptsz(struct stream *s, struct graph **g) { return cuStreamEndCapture(s, g); }
-API cuGraphInstantiateWithFlags(struct graph **x, struct graph *g, unsigned long long f) { return (void)f, *x = g, SUCCESS; }
+API cuGraphInstantiateWithFlags(struct graph **x, struct graph *g, unsigned long long flags)
+{
+	return (void)flags, *x = g, SUCCESS;
+}
 API cuGraphLaunch(struct graph *g, struct stream *s) { return launch(s, g->work); }
 API cuGraphLaunch_ptsz(struct graph *g, struct stream *s) { return launch(s, g->work); }
 
@@ -596,7 +600,8 @@ API cuGetProcAddress_v2(const char *symbol, void **f, int version, uint64_t flag
 
 #define NAMES(X) \
 	X(cuInit) X(cuDriverGetVersion) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceTotalMem_v2) \
-	X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease_v2) X(cuCtxSetCurrent) X(cuCtxGetCurrent) \
+	X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease_v2) X(cuDevicePrimaryCtxGetState) \
+	X(cuCtxSetCurrent) X(cuCtxGetCurrent) \
 	X(cuCtxPushCurrent_v2) X(cuCtxPopCurrent_v2) X(cuCtxGetDevice) X(cuCtxSynchronize) X(cuStreamCreate) \
 	X(cuStreamSynchronize) X(cuThreadExchangeStreamCaptureMode) X(cuEventCreate) X(cuEventDestroy_v2) \
 	X(cuEventRecord) X(cuCtxRecordEvent) X(cuEventQuery) X(cuEventSynchronize) X(cuStreamBeginCapture_v2) \

@@ -302,8 +302,8 @@ static void release(const char *how, size_t n, P p, P handle)
 		MUST(cuMemFree(p));
 }
 
-// alloc: takes step=MiB at a time by how= until it has most=MiB or is refused, frees all and does it again. With wait=1 it
-// keeps what it has until its input ends.
+// alloc: takes step=MiB at a time by how= until it has most=MiB or is refused, frees all and does it again. With
+// wait=1 it keeps what it has until its input ends.
 static void alloc(void)
 {
 	const char *how = text("how", "alloc");
