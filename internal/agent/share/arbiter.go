@@ -22,8 +22,9 @@ const (
 	actRevoke
 	actContend
 	actMode
-	actLost  // the job does not give the GPU back
-	actFound // it has
+	actMeasure // whether demand is measured has changed, and the mode has not
+	actLost    // the job does not give the GPU back
+	actFound   // it has
 )
 
 // client is a job that uses the GPU.
@@ -52,6 +53,8 @@ type arbiter struct {
 	fixed  Mode // MIG or MPS; Whole to choose
 	mode   Mode
 
+	measuring bool // jobs have to measure their demand
+
 	clients map[string]*client
 	settled time.Time // until when the accounts are right
 	floor   float64   // the least virtual time that anyone who has or wants the GPU ever had
@@ -61,15 +64,27 @@ type arbiter struct {
 	revoked   time.Time // zero while it may keep the GPU
 	contended bool      // what the holder knows
 
-	tight time.Time // since when open mode has not served; zero while it does
-	stay  time.Time // until when token mode stays
-	retry time.Duration
+	tight time.Time     // since when open mode has not served; zero while it does
+	stay  time.Time     // until when token mode stays
+	retry time.Duration // how long it stays the next time
+	look  time.Time     // when an open GPU is closed to see whether jobs still leave it idle
+	trust time.Duration // how long that is put off the next time
 
 	acts []act
 }
 
 func newArbiter(t Tuning) *arbiter {
-	return &arbiter{tuning: t, clients: map[string]*client{}, retry: t.Retry}
+	a := &arbiter{tuning: t, clients: map[string]*client{}}
+	a.forgetTrials()
+
+	return a
+}
+
+// forgetTrials forgets what went wrong with other jobs on the GPU.
+func (a *arbiter) forgetTrials() {
+	a.retry = a.tuning.Retry
+	a.trust = 12 * a.tuning.Retry
+	a.stay = time.Time{}
 }
 
 // take returns what is to be done, and forgets it.
@@ -101,8 +116,7 @@ func (a *arbiter) join(now time.Time, id string, terms Terms) {
 
 	depth := a.tuning.Depth.Seconds()
 	a.clients[id] = &client{id: id, terms: terms, limit: depth, guarantee: depth, virtual: a.floor}
-	a.retry = a.tuning.Retry
-	a.stay = time.Time{}
+	a.forgetTrials()
 	a.decide(now)
 }
 
@@ -120,8 +134,7 @@ func (a *arbiter) leave(now time.Time, id string) {
 		a.holder = nil
 	}
 
-	a.retry = a.tuning.Retry
-	a.stay = time.Time{}
+	a.forgetTrials()
 	a.decide(now)
 }
 

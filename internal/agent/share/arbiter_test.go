@@ -29,6 +29,7 @@ type world struct {
 	events []event
 	lost   []string
 	grants int
+	modes  int
 }
 
 type event struct {
@@ -147,6 +148,8 @@ func (w *world) act(a act) {
 			}
 		})
 	case actMode:
+		w.modes++
+
 		for id, other := range w.actors {
 			other.holding = false
 			if w.a.mode == Token {
@@ -155,7 +158,7 @@ func (w *world) act(a act) {
 		}
 	case actLost, actFound:
 		w.lost = append(w.lost, fmt.Sprintf("%s %t", a.job, a.what == actLost))
-	case actContend:
+	case actContend, actMeasure:
 	}
 }
 
@@ -391,11 +394,19 @@ func TestArbiterChoosesModes(t *testing.T) {
 		w.join("a", Terms{Weight: 0.5, Class: Normal}, &actor{})
 		mode(t, w, Whole)
 		w.join("b", Terms{Weight: 0.5, Class: Normal}, &actor{})
+		mode(t, w, Token)
+		report(w, 3*time.Second, map[string]uint64{"a": 30, "b": 30})
 		mode(t, w, Open)
 		w.a.change(w.now, "b", Terms{Weight: 0.5, Class: Normal, Limit: 0.5})
 		mode(t, w, Token)
+		w.join("c", Terms{Weight: 0.5, Class: Normal}, &actor{})
+		measures(t, w, false)
 		w.a.leave(w.now, "b")
+		mode(t, w, Token)
+		measures(t, w, true)
+		w.a.leave(w.now, "c")
 		mode(t, w, Whole)
+		measures(t, w, false)
 		w.a.change(w.now, "a", Terms{Weight: 0.5, Class: Normal, Limit: 0.5})
 		mode(t, w, Token)
 		w.a.fix(w.now, MPS)
@@ -410,10 +421,28 @@ func TestArbiterChoosesModes(t *testing.T) {
 		w := newWorld(t)
 		w.join("a", Terms{Weight: 0.5, Class: Normal}, &actor{})
 		w.join("b", Terms{Weight: 0.5, Class: Normal}, &actor{})
+		report(w, 3*time.Second, map[string]uint64{"a": 0, "b": 30})
+		mode(t, w, Open)
 		report(w, 3*time.Second, map[string]uint64{"a": 0, "b": 20})
 		mode(t, w, Open)
 		report(w, 4*time.Second, map[string]uint64{"a": 0, "b": 1})
 		mode(t, w, Token)
+	})
+
+	t.Run("an open GPU is looked at again from time to time, and less often if nothing has changed", func(t *testing.T) {
+		t.Parallel()
+
+		w := newWorld(t)
+		w.join("a", Terms{Weight: 0.5, Class: Normal}, &actor{})
+		w.join("b", Terms{Weight: 0.5, Class: Normal}, &actor{})
+
+		report(w, 10*time.Minute, map[string]uint64{"a": 30, "b": 30})
+		mode(t, w, Open)
+
+		// Closed and opened at the beginning, and after about 60, 180 and 420 seconds.
+		if w.modes != 8 {
+			t.Errorf("the mode changed %d times, want 8", w.modes)
+		}
 	})
 
 	t.Run("a job that leaves the GPU idle opens it, and if that goes wrong, not again soon", func(t *testing.T) {
@@ -454,6 +483,15 @@ func mode(t *testing.T, w *world, want Mode) {
 
 	if w.a.mode != want {
 		t.Fatalf("mode is %s, want %s", w.a.mode, want)
+	}
+}
+
+func measures(t *testing.T, w *world, want bool) {
+	t.Helper()
+	w.perform()
+
+	if w.a.measuring != want {
+		t.Fatalf("demand is measured: %t, want %t", w.a.measuring, want)
 	}
 }
 

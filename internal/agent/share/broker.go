@@ -44,7 +44,7 @@ type Options struct {
 // Job is a job's share of the GPU of a broker.
 type Job struct {
 	ID     string
-	Folder string // for the socket and the memory accounts, of this job and GPU alone; programs find it by their environment
+	Folder string // of this job and GPU alone, for its socket and memory accounts; Variable names it to programs
 	UUID   string // of the GPU
 	Terms  Terms
 	Cap    uint64 // of memory in bytes, for all processes of the job; 0 for none

@@ -103,8 +103,7 @@ func tuning() share.Tuning {
 func newGPU(t *testing.T, capacity uint64, tune ...func(*share.Tuning)) *gpu {
 	t.Helper()
 
-	// Paths of sockets are short.
-	dir, err := os.MkdirTemp("", "gpu")
+	dir, err := os.MkdirTemp("", "gpu") //nolint:usetesting // paths of sockets must be short
 	if err != nil {
 		t.Fatal(err)
 	}

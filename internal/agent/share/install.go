@@ -31,8 +31,8 @@ func Version(library []byte) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Install writes the library below the agent's data directory, in a folder that is named by its content, and returns its
-// path. Programs that were started with an older one keep that.
+// Install writes the library below the agent's data directory, in a folder that is named by its content, and returns
+// its path. Programs that were started with an older one keep that.
 func Install(data string, library []byte) (string, error) {
 	if len(library) == 0 {
 		return "", ErrUnavailable

@@ -1,9 +1,6 @@
 package share
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // Where a queue counts as always full, as mostly empty, and how much less than its share a job may get in open mode.
 const (
@@ -70,16 +67,22 @@ func (a *arbiter) fix(now time.Time, mode Mode) {
 
 // chooseMode switches the mode if that is needed.
 func (a *arbiter) chooseMode(now time.Time) {
-	mode := a.wanted(now)
-	if mode == a.mode {
+	mode, measured := a.wanted(now), a.measuring
+	same := mode == a.mode
+	a.mode = mode
+	a.measuring = a.measures()
+
+	switch {
+	case same && a.measuring != measured:
+		a.do(actMeasure, "", a.measuring)
+		return
+	case same:
 		return
 	}
 
-	a.mode = mode
 	a.holder = nil
 	a.revoked = time.Time{}
 	a.tight = time.Time{}
-
 	a.floor = 0
 
 	for _, c := range a.clients {
@@ -92,7 +95,7 @@ func (a *arbiter) chooseMode(now time.Time) {
 		c.demand = demand{}
 	}
 
-	a.do(actMode, "", a.measures())
+	a.do(actMode, "", a.measuring)
 }
 
 // measures reports whether the demand of jobs matters: not if there is one job, nor if terms decide the mode.
@@ -111,19 +114,14 @@ func (a *arbiter) wanted(now time.Time) Mode {
 		return Whole
 	}
 
-	switch a.mode {
-	case Open:
+	// The token comes first, also for equal weights: only who has the GPU alone can be seen to leave it idle.
+	switch {
+	case a.mode == Open:
 		return a.fromOpen(now)
-	case Token:
-		if !now.Before(a.stay) && a.wasteful() {
-			return Open
-		}
+	case a.mode == Token && !now.Before(a.stay) && a.wasteful():
+		a.look = now.Add(a.trust)
+		a.trust = min(2*a.trust, 60*a.tuning.Retry)
 
-		return Token
-	case Whole, MIG, MPS:
-	}
-
-	if a.equal() {
 		return Open
 	}
 
@@ -144,15 +142,6 @@ func (a *arbiter) needsToken() bool {
 	return false
 }
 
-func (a *arbiter) equal() bool {
-	least, most := math.Inf(1), 0.0
-	for _, c := range a.clients {
-		least, most = min(least, c.terms.Weight), max(most, c.terms.Weight)
-	}
-
-	return most <= least*1.01
-}
-
 // wasteful reports whether some job leaves the GPU idle for most of the time it has it: others could use it then.
 func (a *arbiter) wasteful() bool {
 	for _, c := range a.clients {
@@ -165,7 +154,7 @@ func (a *arbiter) wasteful() bool {
 }
 
 // fromOpen returns Token if for a while a job has got less than its share, or several always have work: then turns
-// cost less than the driver's time-slicing, and keep the shares.
+// cost less than the driver's time-slicing, and keep the shares. It also does from time to time to look again.
 func (a *arbiter) fromOpen(now time.Time) Mode {
 	saturated, deprived := 0, false
 	sum := a.weights()
@@ -181,7 +170,12 @@ func (a *arbiter) fromOpen(now time.Time) Mode {
 
 	if saturated < 2 && !deprived {
 		a.tight = time.Time{}
-		return Open
+
+		if now.Before(a.look) {
+			return Open
+		}
+
+		return Token
 	}
 
 	if a.tight.IsZero() {

@@ -243,7 +243,7 @@ func number(on bool) uint64 {
 }
 
 func (b *Broker) modeRecord() record {
-	return record{kind: kindMode, value: [7]uint64{number(b.core.mode == Token), number(b.core.measures())}}
+	return record{kind: kindMode, value: [7]uint64{number(b.core.mode == Token), number(b.core.measuring)}}
 }
 
 // carryOut does what the arbiter has decided.
@@ -257,7 +257,7 @@ func (b *Broker) carryOut() {
 
 func (b *Broker) perform(a act) {
 	t := b.jobs[a.job]
-	if t == nil && a.what != actMode {
+	if t == nil && a.job != "" {
 		return
 	}
 
@@ -274,18 +274,29 @@ func (b *Broker) perform(a act) {
 		for _, t := range b.jobs {
 			for p := range t.processes {
 				p.wants, p.granted = false, false
-
-				if p.hello {
-					p.send(b.modeRecord())
-				}
 			}
 		}
+
+		b.sendMode()
+	case actMeasure:
+		b.sendMode()
 	case actLost, actFound:
 		lost := a.what == actLost
 		b.opts.Log.Warn("a job on a shared GPU", "job", a.job, "unresponsive", lost)
 
 		if b.opts.Unresponsive != nil {
 			b.opts.Unresponsive(a.job, lost)
+		}
+	}
+}
+
+// sendMode tells all processes how the GPU is shared.
+func (b *Broker) sendMode() {
+	for _, t := range b.jobs {
+		for p := range t.processes {
+			if p.hello {
+				p.send(b.modeRecord())
+			}
 		}
 	}
 }

@@ -67,7 +67,7 @@ type Mode int
 const (
 	// Whole is one job that launches freely.
 	Whole Mode = iota
-	// Open lets all jobs launch freely: the driver's time-slicing divides the GPU.
+	// Open lets all jobs launch freely, because they leave room for each other: the driver's time-slicing divides the GPU.
 	Open
 	// Token lets one job launch at a time.
 	Token
