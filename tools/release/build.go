@@ -164,6 +164,7 @@ var compilers = map[string]string{"amd64": "x86_64-linux-gnu-gcc", "arm64": "aar
 // whether it did. A binary without it does everything else.
 func (r *release) compileLibrary(ctx context.Context, p platform, stderr io.Writer) (bool, error) {
 	script := filepath.Join(r.Source, "native", "gpushare", "build.sh")
+	//nolint:gosec // a script of the repository that the caller releases
 	if _, err := os.Stat(script); errors.Is(err, fs.ErrNotExist) || p.OS != "linux" {
 		return false, nil
 	}
