@@ -143,6 +143,7 @@ var adapters = []string{"internal/store/sql", "internal/blob/s3", "internal/engi
 
 // testKits are imported by tests, and by each other, alone.
 var testKits = []string{
+	"internal/agent/share/sharetest",
 	"internal/atomicfile/disktest",
 	"internal/blob/blobtest",
 	"internal/cloud/cloudtest",

@@ -5,7 +5,7 @@
 // cap of the job. Shares, classes and limits live in the agent: this library has none of them. It is not a security
 // boundary: a program that wants to get around it can, and the agent finds that out from NVML.
 //
-// TRAINYARD_GPU_SHARE names a folder of this job and this GPU, with the socket of the broker ("socket") and the
+// TRAINYARD_GPU_BROKER names a folder of this job and this GPU, with the socket of the broker ("socket") and the
 // memory accounts of the processes of the job ("memory"). Without it every call goes straight to the driver.
 //
 // It needs neither CUDA headers nor the driver to be built: the few types and signatures of the driver's stable ABI
@@ -635,13 +635,15 @@ static void forget_watch(CUcontext gone)
 }
 
 // ---------------------------------------------------------------------------------------------------------------
-// Memory accounts. The file is made by the agent; internal/agent/share/memory.go has the other side.
+// Memory accounts. The file is made by the agent; internal/agent/share/accounts has the other side.
 
 enum { SLOTS = 128, LOCKS_AT = 1 << 20 };
 
 struct slot {
-	_Atomic uint64_t pid, allocated, context, peak, denied;
-	uint64_t unused[3];
+	_Atomic uint64_t pid, allocated, context, peak;
+	// The last allocation that failed: when (CLOCK_MONOTONIC; 0 for never), its bytes, and those that the job had and may
+	// have. They stay when the process is gone: whoever asks why it ended reads them.
+	_Atomic uint64_t denied_at, denied_bytes, denied_used, denied_cap;
 };
 
 struct accounts {
@@ -682,8 +684,8 @@ static struct accounts *map_accounts(void)
 	if (!account.mapped) {
 		account.mapped = true;
 		account.mine = &account.fallback;
-		const char *folder = getenv("TRAINYARD_GPU_SHARE");
-		char path[512];
+		const char *folder = getenv("TRAINYARD_GPU_BROKER");
+		char path[4096];
 		if (folder && snprintf(path, sizeof path, "%s/memory", folder) < (int)sizeof path)
 			account.fd = open(path, O_RDWR | O_CLOEXEC);
 		if (account.fd >= 0) {
@@ -699,6 +701,7 @@ static struct accounts *map_accounts(void)
 			atomic_store(&account.mine->allocated, 0);
 			atomic_store(&account.mine->context, 0);
 			atomic_store(&account.mine->peak, 0);
+			atomic_store(&account.mine->denied_at, 0);
 			atomic_store(&account.mine->pid, (uint64_t)getpid());
 			break;
 		}
@@ -796,7 +799,10 @@ static void deny(uint64_t bytes, uint64_t used, uint64_t cap)
 {
 	size_t available = 0, total = 0;
 	CALL(cuMemGetInfo_v2, (size_t *, size_t *), &available, &total);
-	atomic_fetch_add(&account.mine->denied, 1);
+	atomic_store(&account.mine->denied_bytes, bytes);
+	atomic_store(&account.mine->denied_used, used);
+	atomic_store(&account.mine->denied_cap, cap);
+	atomic_store(&account.mine->denied_at, (uint64_t)now_ns());
 	pthread_mutex_lock(&state.lock);
 	send_locked(DENIED, bytes, used, cap, available);
 	pthread_mutex_unlock(&state.lock);
@@ -989,21 +995,22 @@ static void sync_pools(void)
 
 static int connect_broker(void)
 {
+	// The path of a socket has at most 107 bytes, that of a folder may have more: it is opened first.
+	int folder = open(state.folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (folder < 0)
+		return -1;
+
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int n = snprintf(address.sun_path, sizeof address.sun_path, "%s/socket", state.folder);
-	if (n < 0 || n >= (int)sizeof address.sun_path)
-		return -1;
-
+	snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/socket", folder);
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -1;
-
 	struct timeval limit = {1, 0}; // of connect, if the broker does not accept
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-	if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
+	if (fd >= 0)
+		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+	if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
 		close(fd);
-		return -1;
+		fd = -1;
 	}
+	close(folder);
 
 	return fd;
 }
@@ -1258,7 +1265,7 @@ static void start(void)
 	pthread_mutex_lock(&state.lock);
 	if (!state.started) {
 		state.started = true;
-		state.folder = getenv("TRAINYARD_GPU_SHARE");
+		state.folder = getenv("TRAINYARD_GPU_BROKER");
 		if (state.folder != NULL && !state.stopping) {
 			int fd = connect_broker();
 			if (fd >= 0)

@@ -12,21 +12,20 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"trainyard/internal/agent/share/accounts"
 	"trainyard/internal/clock"
 )
 
 // Denial is an allocation that failed: an early sign that a job runs out of memory.
 type Denial struct {
-	Job   string
-	PID   int    // of the process
-	Bytes uint64 // that it wanted
-	Used  uint64 // by the job
-	Cap   uint64 // of the job; 0 for none
-	Free  uint64 // on the GPU
-}
+	accounts.Denial
 
-// ByCap reports whether the job's cap refused it, and not a GPU that is full.
-func (d Denial) ByCap() bool { return d.Cap != 0 && d.Used+d.Bytes > d.Cap }
+	Job  string
+	PID  int    // of the process
+	Free uint64 // bytes on the GPU
+}
 
 // Options is what a broker needs.
 type Options struct {
@@ -58,7 +57,7 @@ type Job struct {
 const maxProcesses = 256
 
 // Variable is the name of the environment variable with a job's folder.
-const Variable = "TRAINYARD_GPU_SHARE"
+const Variable = "TRAINYARD_GPU_BROKER"
 
 // aliveEvery is how often processes that wait hear of the broker. They go on without it after five seconds of silence.
 const aliveEvery = time.Second
@@ -81,7 +80,7 @@ type Broker struct {
 type tenancy struct {
 	job       Job
 	listener  *net.UnixListener
-	accounts  *accounts
+	accounts  *accounts.Accounts
 	processes map[*process]bool
 	joined    bool // it is known to the arbiter
 	past      Use  // from before its last process went
@@ -169,39 +168,59 @@ func open(job Job) (*tenancy, error) {
 		}
 	}
 
-	book, err := openAccounts(job.Folder, job.UUID)
+	book, err := accounts.Open(job.Folder, job.UUID)
 	if err != nil {
 		return nil, err
 	}
 
 	path := filepath.Join(job.Folder, "socket")
-	err = errors.Join(book.limit(job.Cap, job.Bare), remove(path))
+	err = errors.Join(book.Limit(job.Cap, job.Bare), remove(path))
 
 	var listener *net.UnixListener
 	if err == nil {
-		listener, err = net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+		listener, err = listen(job.Folder)
 	}
 
 	if err != nil {
-		return nil, errors.Join(err, book.close())
+		return nil, errors.Join(err, book.Close())
 	}
-
-	listener.SetUnlinkOnClose(false) // the next broker replaces it, and nobody connects in between
 
 	if job.UID >= 0 {
 		err = errors.Join(
-			os.Chmod(path, 0o600), os.Lchown(path, job.UID, job.GID), book.file.Chown(job.UID, job.GID),
+			os.Chmod(path, 0o600), os.Lchown(path, job.UID, job.GID), book.Give(job.UID, job.GID),
 		)
 	}
 
 	if err != nil {
-		return nil, errors.Join(err, listener.Close(), book.close())
+		return nil, errors.Join(err, listener.Close(), book.Close())
 	}
 
 	return &tenancy{
 		job: job, listener: listener, accounts: book,
 		processes: map[*process]bool{}, changed: make(chan struct{}),
 	}, nil
+}
+
+// listen makes the socket in a folder. The path of a socket has at most 107 bytes, that of the folder may have more: it
+// is opened first.
+func listen(folder string) (*net.UnixListener, error) {
+	dir, err := os.OpenFile(folder, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+
+	defer func() { _ = dir.Close() }()
+
+	name := fmt.Sprintf("/proc/self/fd/%d/socket", dir.Fd())
+
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: name, Net: "unixpacket"})
+	if err != nil {
+		return nil, err
+	}
+
+	listener.SetUnlinkOnClose(false) // the next broker replaces it, and nobody connects in between
+
+	return listener, nil
 }
 
 func remove(path string) error {
@@ -229,7 +248,7 @@ func (b *Broker) Remove(id string) error {
 
 // end closes what a job has. The arbiter forgets the job.
 func (b *Broker) end(t *tenancy) error {
-	err := errors.Join(t.listener.Close(), t.accounts.close())
+	err := errors.Join(t.listener.Close(), t.accounts.Close())
 
 	for p := range t.processes {
 		err = errors.Join(err, p.close())
@@ -262,7 +281,7 @@ func (b *Broker) Change(id string, terms Terms, limit uint64) error {
 	b.core.change(b.opts.Clock.Now(), id, terms)
 	b.carryOut()
 
-	return t.accounts.limit(limit, t.job.Bare)
+	return t.accounts.Limit(limit, t.job.Bare)
 }
 
 // Fix sets mode MIG or MPS, which need no token, or Whole to choose a mode by terms and demand.
@@ -334,7 +353,7 @@ func (b *Broker) Uses() (map[string]Use, error) {
 			use.Unresponsive = c.lost
 		}
 
-		memory, err := t.accounts.memory()
+		memory, err := t.accounts.Memory()
 		failed = errors.Join(failed, err)
 		use.Memory = memory
 		use.Denials = t.denials
@@ -372,7 +391,7 @@ func (b *Broker) Observe(used map[int]uint64) (strangers []int, err error) {
 			}
 		}
 
-		err = errors.Join(err, t.accounts.correct(own))
+		err = errors.Join(err, t.accounts.Correct(own))
 	}
 
 	for pid := range used {
@@ -394,7 +413,7 @@ func (b *Broker) Close() error {
 
 	for id, t := range b.jobs {
 		delete(b.jobs, id)
-		err = errors.Join(err, t.listener.Close(), t.accounts.close())
+		err = errors.Join(err, t.listener.Close(), t.accounts.Close())
 
 		for p := range t.processes {
 			err = errors.Join(err, p.close())

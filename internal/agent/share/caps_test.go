@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"trainyard/internal/agent/share"
+	"trainyard/internal/agent/share/accounts"
 )
 
 // shown is what a program sees of the GPU's memory.
@@ -85,6 +86,12 @@ func TestCapsHoldForEveryAllocator(t *testing.T) {
 
 				return len(g.denials) == 2
 			})
+
+			want := accounts.Denial{Bytes: 64 * mib, Used: limit, Cap: limit}
+			if d, ago, found, err := accounts.LastDenial(filepath.Join(g.folders, "a")); d != want || !found || ago < 0 ||
+				ago > patience || err != nil {
+				t.Errorf("the last refusal is %+v, %s ago (%t, %v)", d, ago, found, err)
+			}
 
 			if d := g.denials[0]; d.Job != "a" || d.Bytes != 64*mib || d.Used != limit || d.Cap != limit ||
 				d.Free != 12<<30 || !d.ByCap() {

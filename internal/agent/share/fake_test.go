@@ -3,21 +3,25 @@ package share_test
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"log/slog"
 	"math"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"trainyard/internal/agent/share"
+	"trainyard/internal/agent/share/sharetest"
 	"trainyard/internal/clock"
 )
 
@@ -33,7 +37,7 @@ func TestMain(m *testing.M) {
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 
-		if err := build(context.Background(), dir, ""); err != nil {
+		if err := sharetest.Build(context.Background(), dir, ""); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
@@ -42,19 +46,6 @@ func TestMain(m *testing.M) {
 
 		return m.Run()
 	}())
-}
-
-// build builds the library, the fake driver and the test programs.
-func build(ctx context.Context, dir, sanitize string) error {
-	cmd := exec.CommandContext(ctx, "../../../native/gpushare/build.sh", dir, "fake")
-	cmd.Env = append(os.Environ(), "SANITIZE="+sanitize)
-
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("build the library and the fake driver: %w\n%s", err, out)
-	}
-
-	return nil
 }
 
 // patience is for what must happen at some time; no test waits that long if all is well.
@@ -75,8 +66,9 @@ const mib = 1 << 20
 
 // gpu is a fake GPU with a broker.
 type gpu struct {
+	*sharetest.GPU
+
 	t       *testing.T
-	path    string
 	folders string
 	built   string
 	tuning  share.Tuning
@@ -87,10 +79,7 @@ type gpu struct {
 	lost    []string
 }
 
-const (
-	contextBytes = 512 * mib
-	uuid         = "GPU-fake"
-)
+const contextBytes = sharetest.ContextBytes
 
 // tuning has short turns, so that there are many of them in a short time.
 func tuning() share.Tuning {
@@ -103,21 +92,13 @@ func tuning() share.Tuning {
 func newGPU(t *testing.T, capacity uint64, tune ...func(*share.Tuning)) *gpu {
 	t.Helper()
 
-	dir, err := os.MkdirTemp("", "gpu") //nolint:usetesting // paths of sockets must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-
-	content := make([]byte, 4096+64*128)
-	binary.LittleEndian.PutUint64(content, capacity)
-	binary.LittleEndian.PutUint64(content[8:], contextBytes)
-
-	g := &gpu{t: t, path: filepath.Join(dir, "gpu"), folders: dir, built: built, tuning: tuning()}
-	if err := os.WriteFile(g.path, content, 0o600); err != nil {
+	// The folder of a run may have a longer path than that of a socket.
+	dir := filepath.Join(t.TempDir(), strings.Repeat("d", 120))
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 
+	g := &gpu{GPU: sharetest.New(t, capacity, built), t: t, folders: dir, built: built, tuning: tuning()}
 	for _, f := range tune {
 		f(&g.tuning)
 	}
@@ -147,7 +128,7 @@ func (g *gpu) start() {
 
 func (g *gpu) job(id string, terms share.Terms, limit uint64) share.Job {
 	return share.Job{
-		ID: id, Folder: filepath.Join(g.folders, id), UUID: uuid, Terms: terms, Cap: limit, UID: -1, GID: -1,
+		ID: id, Folder: filepath.Join(g.folders, id), UUID: sharetest.UUID, Terms: terms, Cap: limit, UID: -1, GID: -1,
 	}
 }
 
@@ -157,6 +138,19 @@ func (g *gpu) add(id string, terms share.Terms, limit uint64) {
 	if err := g.broker.Add(g.job(id, terms, limit)); err != nil {
 		g.t.Fatal(err)
 	}
+}
+
+// socket returns the address of the socket in the folder of a job.
+func (g *gpu) socket(job string) *net.UnixAddr {
+	g.t.Helper()
+
+	dir, err := os.OpenFile(filepath.Join(g.folders, job), unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { _ = dir.Close() })
+
+	return &net.UnixAddr{Name: fmt.Sprintf("/proc/self/fd/%d/socket", dir.Fd()), Net: "unixpacket"}
 }
 
 // program is a process of a job.
@@ -177,10 +171,14 @@ func (g *gpu) runAs(name, job string, args ...string) *program {
 	g.t.Helper()
 
 	cmd := exec.CommandContext(g.t.Context(), filepath.Join(g.built, name), args...)
-	cmd.Env = append(os.Environ(), "FAKE_GPU="+g.path, "LD_LIBRARY_PATH="+g.built)
+	cmd.Env = os.Environ()
+	for name, value := range g.Env() {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+
 	if job != "" {
 		cmd.Env = append(cmd.Env,
-			"LD_PRELOAD="+filepath.Join(g.built, "libtrainyard-gpu.so"), share.Variable+"="+filepath.Join(g.folders, job))
+			"LD_PRELOAD="+filepath.Join(g.built, sharetest.Library), share.Variable+"="+filepath.Join(g.folders, job))
 	}
 
 	cmd.Stderr = os.Stderr
@@ -247,26 +245,6 @@ func (p *program) end() {
 	}
 }
 
-// busy returns the busy clocks of the GPU, by process.
-func (g *gpu) busy() map[int]time.Duration {
-	g.t.Helper()
-
-	content, err := os.ReadFile(g.path)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-
-	clocks := map[int]time.Duration{}
-	for i := range 64 {
-		at := content[4096+i*128:]
-		if pid := binary.LittleEndian.Uint64(at); pid != 0 {
-			clocks[int(pid)] = time.Duration(math.Float64frombits(binary.LittleEndian.Uint64(at[8:])))
-		}
-	}
-
-	return clocks
-}
-
 func (g *gpu) uses() map[string]share.Use {
 	g.t.Helper()
 
@@ -278,52 +256,129 @@ func (g *gpu) uses() map[string]share.Use {
 	return uses
 }
 
+// reports returns which jobs did not answer, and which did again.
+func (g *gpu) reports() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	return slices.Clone(g.lost)
+}
+
 // processes waits until as many processes of a job have connected.
 func (g *gpu) processes(job string, n int) {
 	g.t.Helper()
 	eventually(g.t, fmt.Sprintf("%d processes of job %s", n, job), func() bool { return g.uses()[job].Processes == n })
 }
 
-// shares measures which part of the GPU's work each program got while every job was granted the GPU a number of times.
-func (g *gpu) shares(grants int, programs map[string]*program) map[string]float64 {
+// work returns what the GPU has done for each job.
+func (g *gpu) work(programs map[string][]*program) map[string]time.Duration {
 	g.t.Helper()
 
-	for job := range programs {
-		eventually(g.t, "a first turn of each job", func() bool { return g.uses()[job].Grants > 1 })
+	clocks := g.Busy()
+	done := map[string]time.Duration{}
+
+	for job, all := range programs {
+		for _, p := range all {
+			done[job] += clocks[p.cmd.Process.Pid]
+		}
 	}
 
-	before, start := g.busy(), g.uses()
+	return done
+}
 
-	for job := range programs {
-		eventually(g.t, "turns of each job", func() bool { return g.uses()[job].Grants >= start[job].Grants+grants })
+// shares measures which part of the GPU's work each job got while all of them ran, until it is good enough, from the
+// time in which each of them was granted the GPU a number of times to eight times that. The ends of the measurement
+// lie within turns; they matter less the longer it is, and a share that is wrong stays wrong.
+func (g *gpu) shares(
+	grants int, programs map[string][]*program, good func(map[string]float64) bool,
+) map[string]float64 {
+	g.t.Helper()
+
+	turns := func(before map[string]share.Use, n int) {
+		g.t.Helper()
+
+		for job := range programs {
+			eventually(g.t, "turns of each job", func() bool { return g.uses()[job].Grants >= before[job].Grants+n })
+		}
 	}
 
-	after := g.busy()
-	sum := time.Duration(0)
-	got := map[string]time.Duration{}
+	turns(g.uses(), 1)
 
-	for job, p := range programs {
-		got[job] = after[p.cmd.Process.Pid] - before[p.cmd.Process.Pid]
-		sum += got[job]
-	}
-
+	before, start := g.work(programs), g.uses()
 	parts := map[string]float64{}
-	for job := range programs {
-		parts[job] = float64(got[job]) / float64(sum)
+
+	for n := grants; n <= 8*grants; n *= 2 {
+		turns(start, n)
+
+		after, sum := g.work(programs), time.Duration(0)
+		for job := range programs {
+			sum += after[job] - before[job]
+		}
+
+		for job := range programs {
+			parts[job] = float64(after[job]-before[job]) / float64(sum)
+		}
+
+		if good(parts) {
+			break
+		}
 	}
 
 	return parts
 }
 
-// wantShares compares shares, with three points of room.
-func wantShares(t *testing.T, got, want map[string]float64) {
-	t.Helper()
-
+// within reports whether shares are right, with three points of room.
+func within(got, want map[string]float64) bool {
 	for job, part := range want {
 		if math.Abs(got[job]-part) > 0.03 {
-			t.Errorf("job %s got %.1f %% of the GPU, want %.1f %%", job, 100*got[job], 100*part)
+			return false
 		}
 	}
 
-	t.Logf("got %.3v, want %.3v", got, want)
+	return true
+}
+
+// wantShares measures shares and compares them with what they must be.
+func (g *gpu) wantShares(programs map[string][]*program, want map[string]float64) {
+	g.t.Helper()
+
+	got := g.shares(8, programs, func(parts map[string]float64) bool { return within(parts, want) })
+	if !within(got, want) {
+		g.t.Errorf("got %.3v of the GPU, want %.3v", got, want)
+	}
+}
+
+// stop stops a program at some moment, though not one at which it has the lock of the fake GPU: a real one has none.
+func (g *gpu) stop(p *program) {
+	g.t.Helper()
+
+	eventually(g.t, "the program is stopped without the lock of the fake GPU", func() bool {
+		p.signal(syscall.SIGSTOP)
+		eventually(g.t, "the program is stopped", p.stopped)
+
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", p.cmd.Process.Pid, g.LockOwner())); err != nil {
+			return true
+		}
+
+		p.signal(syscall.SIGCONT)
+
+		return false
+	})
+}
+
+// stopped reports whether all threads of a program are stopped.
+func (p *program) stopped() bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+
+	for _, path := range threads {
+		stat, err := os.ReadFile(path)
+		if _, state, _ := strings.Cut(string(stat), ") "); err == nil && !strings.HasPrefix(state, "T") {
+			return false
+		}
+	}
+
+	return len(threads) > 0
 }

@@ -2,6 +2,7 @@ package share_test
 
 import (
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"trainyard/internal/agent/share"
+	"trainyard/internal/agent/share/sharetest"
+	"trainyard/internal/clock"
 )
 
 func TestProgramsGoOnWhenTheBrokerIsKilledAtRandom(t *testing.T) {
@@ -19,20 +22,18 @@ func TestProgramsGoOnWhenTheBrokerIsKilledAtRandom(t *testing.T) {
 
 	weights := map[string]float64{"a": 0.7, "b": 0.3}
 	g := newGPU(t, 16<<30)
-	programs := map[string]*program{}
+	programs := map[string][]*program{}
 
 	for job, w := range weights {
-		g.add(job, normal(w), 0)
-		programs[job] = g.run(job, "sync=10")
+		g.add(job, gated(w), 0)
+		programs[job] = []*program{g.run(job, deep...)}
 	}
 
 	advance := func(what string) {
-		before := g.busy()
+		before := g.work(programs)
 
-		for _, p := range programs {
-			eventually(t, what, func() bool {
-				return g.busy()[p.cmd.Process.Pid]-before[p.cmd.Process.Pid] > 20*time.Millisecond
-			})
+		for job := range programs {
+			eventually(t, what, func() bool { return g.work(programs)[job]-before[job] > 20*time.Millisecond })
 		}
 	}
 
@@ -49,7 +50,7 @@ func TestProgramsGoOnWhenTheBrokerIsKilledAtRandom(t *testing.T) {
 		g.start()
 
 		for job, w := range weights {
-			g.add(job, normal(w), 0)
+			g.add(job, gated(w), 0)
 		}
 	}
 
@@ -57,37 +58,34 @@ func TestProgramsGoOnWhenTheBrokerIsKilledAtRandom(t *testing.T) {
 		g.processes(job, 1)
 	}
 
-	wantShares(t, g.shares(12, programs), weights)
+	g.wantShares(programs, weights)
 }
 
 func TestAJobThatIsStoppedDoesNotStopOthers(t *testing.T) {
 	t.Parallel()
 
-	g := newGPU(t, 16<<30, func(t *share.Tuning) { t.Patience = 300 * time.Millisecond })
-	g.add("a", normal(0.7), 0)
-	g.add("b", normal(0.3), 0)
+	g := newGPU(t, 16<<30, func(t *share.Tuning) { t.Patience = time.Second })
+	g.add("a", gated(0.7), 0)
+	g.add("b", gated(0.3), 0)
 
-	a, b := g.run("a", "sync=10"), g.run("b", "sync=10")
+	a, b := g.run("a", deep...), g.run("b", deep...)
 	eventually(t, "turns", func() bool { return g.uses()["a"].Grants > 1 && g.uses()["b"].Grants > 1 })
 
-	reports := func() []string {
-		g.mu.Lock()
-		defer g.mu.Unlock()
+	g.stop(a)
+	eventually(t, "the stopped job is unresponsive", func() bool { return g.uses()["a"].Unresponsive })
 
-		return slices.Clone(g.lost)
-	}
-
-	a.signal(syscall.SIGSTOP)
-	eventually(t, "the stopped job is unresponsive", func() bool { return slices.Contains(reports(), "a true") })
-
-	before := g.busy()[b.cmd.Process.Pid]
+	before := g.Busy()[b.cmd.Process.Pid]
 	eventually(t, "the other job works", func() bool {
-		return g.busy()[b.cmd.Process.Pid]-before > 500*time.Millisecond
+		return g.Busy()[b.cmd.Process.Pid]-before > 500*time.Millisecond
 	})
 
 	a.signal(syscall.SIGCONT)
-	eventually(t, "it answers again", func() bool { return slices.Contains(reports(), "a false") })
-	wantShares(t, g.shares(12, map[string]*program{"a": a, "b": b}), map[string]float64{"a": 0.7, "b": 0.3})
+	eventually(t, "it answers again", func() bool { return !g.uses()["a"].Unresponsive })
+	g.wantShares(map[string][]*program{"a": {a}, "b": {b}}, map[string]float64{"a": 0.7, "b": 0.3})
+
+	if reports := g.reports(); !slices.Contains(reports, "a true") || !slices.Contains(reports, "a false") {
+		t.Errorf("reported %q", reports)
+	}
 }
 
 func TestAJobThatDiesWithTheGPUFreesIt(t *testing.T) {
@@ -104,9 +102,9 @@ func TestAJobThatDiesWithTheGPUFreesIt(t *testing.T) {
 		a.kill()
 		g.processes("a", 0)
 
-		before := g.busy()[b.cmd.Process.Pid]
+		before := g.Busy()[b.cmd.Process.Pid]
 		eventually(t, "the other job works", func() bool {
-			return g.busy()[b.cmd.Process.Pid]-before > 50*time.Millisecond
+			return g.Busy()[b.cmd.Process.Pid]-before > 50*time.Millisecond
 		})
 	}
 }
@@ -121,7 +119,7 @@ func TestABrokerThatSaysNothingDoesNotStopPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(folder, "socket"), Net: "unixpacket"})
+	listener, err := net.ListenUnix("unixpacket", g.socket("mute"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,9 +150,9 @@ func TestRevocationsDoNotSpoilCaptures(t *testing.T) {
 		t.Quantum = 10 * time.Millisecond
 		t.Short = time.Millisecond
 	})
-	g.add("a", normal(0.7), 0)
-	g.add("b", normal(0.3), 0)
-	g.run("b", "sync=10")
+	g.add("a", gated(0.7), 0)
+	g.add("b", gated(0.3), 0)
+	g.run("b", "sync=1000000")
 
 	for _, lookup := range []string{"dlsym", "ptsz"} {
 		g.run("a", "mode=capture", "lookup="+lookup).end()
@@ -173,18 +171,81 @@ func TestAQuietJobHasNoConnection(t *testing.T) {
 	a := g.run("a")
 	g.processes("a", 1)
 
-	if err := g.broker.Quiesce(t.Context(), "a", 300*time.Millisecond); err != nil {
+	if err := g.broker.Quiesce(t.Context(), "a", 3*time.Second); err != nil {
 		t.Fatal(err)
 	}
 
-	before := g.busy()[a.cmd.Process.Pid]
+	before := g.Busy()[a.cmd.Process.Pid]
 
 	if n := g.uses()["a"].Processes; n != 0 {
 		t.Errorf("%d processes are connected", n)
 	}
 
-	eventually(t, "it works", func() bool { return g.busy()[a.cmd.Process.Pid] > before })
+	eventually(t, "it works", func() bool { return g.Busy()[a.cmd.Process.Pid] > before })
 	g.processes("a", 1)
+}
+
+// TestTheLastWordsOfAProcessAreHeard is about one that has ended before the broker heard anything of it: what the
+// broker answers to its first words must not keep it from the last.
+func TestTheLastWordsOfAProcessAreHeard(t *testing.T) {
+	t.Parallel()
+
+	const hello, denied = 1, 5
+
+	busy, goOn := make(chan struct{}), make(chan struct{})
+	heard := make(chan share.Denial, 1)
+	broker := share.New(share.Options{
+		Clock: clock.NewSteady(), Log: slog.New(slog.DiscardHandler), Tuning: tuning(),
+		Denied: func(d share.Denial) {
+			if d.Job == "first" {
+				close(busy)
+				<-goOn // a broker that is slow, as on a busy machine
+
+				return
+			}
+
+			heard <- d
+		},
+	})
+	t.Cleanup(func() { _ = broker.Close() })
+
+	g := newGPU(t, 16<<30)
+	for _, job := range []string{"first", "second"} {
+		if err := broker.Add(g.job(job, normal(0.5), 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	say := func(job string) {
+		t.Helper()
+
+		conn, err := net.DialUnix("unixpacket", nil, g.socket(job))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		for _, kind := range []byte{hello, denied} {
+			record := make([]byte, 64)
+			record[0], record[4], record[8] = kind, 1, 7
+
+			if _, err := conn.Write(record); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		if err := conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	say("first")
+	<-busy
+	say("second")
+	close(goOn)
+
+	if d := <-heard; d.Bytes != 7 {
+		t.Errorf("heard %+v", d)
+	}
 }
 
 func TestTheLibraryIsCleanUnderSanitizers(t *testing.T) {
@@ -195,7 +256,7 @@ func TestTheLibraryIsCleanUnderSanitizers(t *testing.T) {
 			t.Parallel()
 
 			dir := t.TempDir()
-			if err := build(t.Context(), dir, sanitize); err != nil {
+			if err := sharetest.Build(t.Context(), dir, sanitize); err != nil {
 				t.Fatal(err)
 			}
 

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"trainyard/internal/agent/share/accounts"
+	"trainyard/internal/clock"
 )
 
 // process is a connection: one process of a job.
@@ -21,7 +24,8 @@ type process struct {
 
 func (p *process) close() error { return p.conn.Close() }
 
-// send never blocks: a process that does not read for so long that its buffer is full loses its connection.
+// send never blocks: a process that does not read for so long that its buffer is full loses its connection. One that
+// has ended keeps it until everything that it said is read, which may be that it ran out of memory.
 func (p *process) send(r record) {
 	raw, err := p.conn.SyscallConn()
 	if err != nil {
@@ -34,17 +38,32 @@ func (p *process) send(r record) {
 		failed = unix.Sendto(int(fd), r.encode(), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil)
 		return true
 	})
-	if err != nil || failed != nil {
-		_ = p.close() // whoever reads from it cleans up
+	if err == nil && (failed == nil || errors.Is(failed, unix.EPIPE) || errors.Is(failed, unix.ECONNRESET)) {
+		return
 	}
+
+	_ = p.close() // whoever reads from it cleans up
 }
+
+// acceptPause is how long to wait after processes could not be let in, because the agent has too many files open.
+const acceptPause = 100 * time.Millisecond
 
 // accept lets processes of a job in until its listener is closed.
 func (b *Broker) accept(t *tenancy) {
 	for {
 		conn, err := t.listener.AcceptUnix()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return
+		}
+
+		if err != nil {
+			b.opts.Log.Warn("a process of a shared GPU cannot be let in", "job", t.job.ID, "error", err)
+
+			if clock.Wait(b.ctx, acceptPause, nil) == clock.Ended {
+				return
+			}
+
+			continue
 		}
 
 		b.mu.Lock()
@@ -201,10 +220,8 @@ func (b *Broker) handle(p *process, r record) {
 		t.denials++
 
 		if b.opts.Denied != nil {
-			b.opts.Denied(Denial{
-				Job: t.job.ID, PID: p.pid,
-				Bytes: r.value[0], Used: r.value[1], Cap: r.value[2], Free: r.value[3],
-			})
+			failed := accounts.Denial{Bytes: r.value[0], Used: r.value[1], Cap: r.value[2]}
+			b.opts.Denied(Denial{Denial: failed, Job: t.job.ID, PID: p.pid, Free: r.value[3]})
 		}
 	case kindDemand:
 		b.core.measure(now, t.job.ID, r.value[0], r.value[1])

@@ -9,6 +9,8 @@ package share
 import (
 	"fmt"
 	"time"
+
+	"trainyard/internal/agent/share/accounts"
 )
 
 // Class says who is served first.
@@ -102,7 +104,7 @@ type Use struct {
 	Grants   int           // how often it was granted the GPU
 	// Unresponsive says that it did not give the GPU back when it was asked to, and still has not.
 	Unresponsive bool
-	Memory       Memory
+	Memory       accounts.Memory
 	Denials      int // failed allocations
 	Processes    int // that use the GPU now
 }

@@ -2,7 +2,7 @@
 // goes on at equal rates, as under the driver's time-slicing.
 //
 // FAKE_GPU names the file. Tests make it with a capacity and read the busy clock of each process from it:
-// internal/agent/share/fake_test.go has the same layout.
+// internal/agent/share/sharetest has the same layout.
 
 #ifndef FAKE_STATE_H
 #define FAKE_STATE_H
