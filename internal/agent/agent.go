@@ -116,6 +116,8 @@ type Config struct {
 
 	// SDK is the wheel of the Python SDK, on the path of every program; none if left out.
 	SDK SDK
+	// ShareLibrary is the library with which GPUs are divided among jobs, native/gpushare; none are if left out.
+	ShareLibrary []byte
 
 	StoreLimit job.Bytes // of the content store; 20GB if left out
 	DataLimit  job.Bytes // of the datasets that are kept; as much as the disk has if left out
@@ -171,6 +173,7 @@ type Agent struct {
 	tunnels       *openTunnels
 	probes        map[key]*gangProbe // of ranks that wait for others; the reconcile loop's own
 	shared        sharedFolders
+	gpuShares     *gpuShares
 	contents      *workdir.Store
 	leave         context.CancelCauseFunc // ends the agent because the server has refused it
 	expired       atomic.Bool             // the server has refused the certificate as expired
@@ -442,11 +445,14 @@ func (a *Agent) open() error {
 	a.files = &files{agent: a}
 	a.checkpoints = a.openCheckpoints()
 	a.outputs = newKeptOutputs()
+	a.gpuShares = newGPUShares(a)
+	a.noteProblem("GPU sharing library", a.gpuShares.install())
 
 	rt, err := a.cfg.NewRuntime(runtime.Preparation{
 		Files: a.files.materialise, Restore: a.restore,
 		Begin:    func(s rundir.Spec) error { return a.fence.recordBegin(key{s.Run, s.Rank}) },
 		Endpoint: a.endpoint,
+		Shares:   a.gpuShares,
 	})
 	if err != nil {
 		return fmt.Errorf("open runtime: %w", err)
@@ -509,7 +515,7 @@ func (a *Agent) close() error {
 	a.data.close()
 
 	// The runtime first: what it prepares writes to the fence.
-	return errors.Join(a.closeIntake(), a.closeMachine(), a.rt.Close(), a.fence.close())
+	return errors.Join(a.closeIntake(), a.closeMachine(), a.rt.Close(), a.gpuShares.close(), a.fence.close())
 }
 
 // notify wakes a loop. The channel holds one element: several notifications before the

@@ -173,6 +173,7 @@ func (a *Agent) isolation() fleet.Isolation {
 // GPUs that ranks here had when the look began.
 func (a *Agent) noteInventory(found inventory.Found, had []int) {
 	found.Inventory.Limits = a.rt.Limits()
+	found.Inventory.Shares = a.gpuShares.version(found.Inventory.GPUs)
 	found.Inventory.Isolation = a.isolation()
 	found.Inventory.MixUsers = a.cfg.MixUsers
 	found.Inventory.Metadata = a.cfg.Metadata

@@ -257,6 +257,7 @@ func (a *Agent) reconcileRank(ctx context.Context, r rankState, tries map[key]in
 		return a.putAside(k, have)
 	case doTerm:
 		if want.Dump {
+			a.gpuShares.quiesce(ctx, k, "dump")
 			return a.rt.Stop(k.run, k.rank, job.StopDump)
 		}
 
@@ -275,7 +276,7 @@ func (a *Agent) reconcileRank(ctx context.Context, r rankState, tries map[key]in
 		return a.forget(k)
 	case doNothing:
 		if want != nil && have != nil && have.State == job.RunRunning {
-			return a.adjust(k, want, have)
+			return a.adjust(ctx, k, want, have)
 		}
 	}
 
@@ -283,7 +284,7 @@ func (a *Agent) reconcileRank(ctx context.Context, r rankState, tries map[key]in
 }
 
 // adjust does what an assignment asks of a rank that runs and goes on: to save a checkpoint, or to be suspended.
-func (a *Agent) adjust(k key, want *api.Assignment, have *rundir.Status) error {
+func (a *Agent) adjust(ctx context.Context, k key, want *api.Assignment, have *rundir.Status) error {
 	var errs []error
 	if want.Save > 0 {
 		a.checkpoints.request(k, want.Save)
@@ -291,6 +292,10 @@ func (a *Agent) adjust(k key, want *api.Assignment, have *rundir.Status) error {
 	}
 
 	if want.Suspend.Number > have.Suspension.Number {
+		if want.Suspend.On() {
+			a.gpuShares.quiesce(ctx, k, fmt.Sprintf("suspend %d", want.Suspend.Number))
+		}
+
 		errs = append(errs, a.rt.Suspend(k.run, k.rank, want.Suspend))
 	}
 
@@ -394,7 +399,15 @@ func (a *Agent) start(ctx context.Context, r rankState, tries map[key]int) error
 		return a.startFailed(k, want.Launch.UID, err, tries)
 	}
 
+	spec.ShareLibrary, err = a.gpuShares.libraryFor(&spec)
+	if err != nil {
+		return a.startFailed(k, want.Launch.UID, err, tries)
+	}
+
 	spec.Visible = a.visible(k, spec.ExtraEnv)
+	if spec.ShareLibrary != "" {
+		spec.Visible = append(spec.Visible, spec.ShareLibrary)
+	}
 
 	if err := a.rt.Start(ctx, spec); err != nil {
 		return a.startFailed(k, want.Launch.UID, err, tries)

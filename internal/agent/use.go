@@ -70,8 +70,10 @@ func (a *Agent) measureUse(s *sampler.Sampler, now time.Time) {
 	}
 
 	measured := s.Sample(now, targets)
+	shares := a.gpuShares.measure()
 	for name, u := range measured {
 		a.addGPUUse(&u, gpus[name])
+		u.Share = shares[name]
 		measured[name] = u
 	}
 

@@ -26,7 +26,12 @@ type ShareUse struct {
 	Bypassed int `json:"bypassed,omitempty" minimum:"0" doc:"processes of the rank that use the GPU without the library"`
 }
 
-// Short reports how much of what it was entitled to the rank did not get, since an earlier reading: 0 for nothing.
+// Short reports how much of what it was entitled to the rank did not get, since an earlier reading: 0 for nothing. An
+// agent that was started again counts from the beginning.
 func (u *ShareUse) Short(before *ShareUse) float64 {
+	if u.Demanded < before.Demanded {
+		before = &ShareUse{}
+	}
+
 	return max(0, (u.Entitled-before.Entitled)-(u.Held-before.Held))
 }

@@ -149,6 +149,12 @@ func (r *Runtime) salvage(rk *rank, cause error) (known bool, err error) {
 // monitor waits until no supervisor holds the rank's lock and then makes sure that its end is
 // recorded.
 func (r *Runtime) monitor(rk *rank) {
+	if !r.hasEnded(rk) {
+		if err := r.openShare(rk); err != nil { // the program goes on without
+			r.log.Error("the GPU share of a rank is not enforced", "rank", rk.name, "error", err)
+		}
+	}
+
 	for !r.hasEnded(rk) {
 		holder, err := rundir.LockHolder(rk.dir)
 		if err == nil && holder != 0 {
@@ -182,6 +188,7 @@ func (r *Runtime) monitor(rk *rank) {
 
 	r.watched.remove(rk.name)
 	r.closeEndpoint(rk)
+	r.endShare(rk)
 
 	if rk.rec.Setup != nil || rk.rec.Launch.Python != nil {
 		r.pruneSetups() // it may have been the last rank to use a set-up

@@ -214,6 +214,14 @@ func (r *Runtime) fitContainer(rk *rank, c *rundir.Container, img container.Imag
 		return err
 	}
 
+	// Unlike a variable, programs cannot drop it by mistake, and a loader that does not know the file ignores it.
+	if library := rk.rec.ShareLibrary; library != "" {
+		to := filepath.Join(rk.dir, rundir.ContainerDir, rundir.PreloadFile)
+		if err := addLine(root, "etc/ld.so.preload", to, library+"\n"); err != nil {
+			return err
+		}
+	}
+
 	// The set-up of one image is none for another that has the same name now.
 	base := containerEnv(r.base, r.opt.PassEnv, img.Env)
 	rec := rk.rec

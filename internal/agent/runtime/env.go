@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/share"
 	"trainyard/internal/job"
 )
 
@@ -41,6 +42,14 @@ func environment(base map[string]string, rec *rundir.Record, data string) []stri
 
 	if dir := rec.Setup.OutputDir(); dir != "" {
 		env["TRAINYARD_SETUP_DIR"] = dir
+	}
+
+	if s.ShareLibrary != "" {
+		env[share.Variable] = filepath.Join(data, rundir.RunsDir, s.Name(), rundir.ShareDir)
+	}
+
+	if s.ShareLibrary != "" && s.Launch.Image == "" { // in containers a file names it
+		env["LD_PRELOAD"] = strings.TrimSuffix(s.ShareLibrary+":"+env["LD_PRELOAD"], ":")
 	}
 
 	bypassProxy(env)

@@ -43,6 +43,17 @@ type Preparation struct {
 	// Endpoint returns the address on the machine to which programs send metrics, and what serves it on another listener:
 	// in the network of a container it has the same address. "" or nil for none.
 	Endpoint func() (address string, serve func(net.Listener))
+	// Shares divides GPUs among ranks; nil refuses launches that share one.
+	Shares Shares
+}
+
+// Shares divides GPUs among the ranks that share them.
+type Shares interface {
+	// Open gives a rank its share: its program finds in the folder how to get at it. It is called again for a rank
+	// that an earlier agent process started. user is whom the program runs as, nil for the user of the agent.
+	Open(s rundir.Spec, folder string, user *sandbox.User) error
+	// End takes it back when the rank has ended.
+	End(s rundir.Spec)
 }
 
 // RestoreError is returned by Preparation.Restore: the run cannot start on this node from its checkpoint.
@@ -137,6 +148,7 @@ type rank struct {
 	outlived  bool               // its contact lease expired before a supervisor took it
 	secrets   []api.SecretValue  // until its supervisor has them
 	endpoint  net.Listener       // of the agent, in the network of its container
+	shares    bool               // it was given its share of a GPU
 	holds     *os.File           // holds its container until its supervisor does; of the goroutine that prepares it
 
 	registryAuth string // of the job, until its image is pulled

@@ -109,6 +109,10 @@ func (r *Runtime) check(s rundir.Spec) error {
 		return fault.New(fault.Unavailable, "no_checkpoints", "this node cannot restore checkpoints")
 	}
 
+	if s.ShareLibrary != "" && r.opt.Shares == nil {
+		return fault.New(fault.Unavailable, "no_shares", "this node cannot divide GPUs among jobs")
+	}
+
 	if err := r.checkContainer(s); err != nil {
 		return err
 	}
@@ -357,6 +361,10 @@ func (r *Runtime) prepare(ctx context.Context, rk *rank) error {
 		if err := sandbox.Own(work, rk.rec.User, nil); err != nil {
 			return err
 		}
+	}
+
+	if err := r.openShare(rk); err != nil {
+		return err
 	}
 
 	if rk.rec.Launch.Image != "" {

@@ -19,6 +19,7 @@ const (
 	HolderPipe    = "alive"
 	PasswdFile    = "passwd"
 	GroupFile     = "group"
+	PreloadFile   = "ld.so.preload" // with the library of a rank that shares its GPU
 )
 
 // Container is the container of a rank, as the agent has made it.
@@ -47,10 +48,16 @@ func MakeHolderPipe(dir string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR, 0)
 }
 
-// Accounts returns the mounts by which programs find the name of their user, given the run directory.
-func (c *Container) Accounts(dir string) []sandbox.Mount {
+// Accounts returns the mounts by which programs find the name of their user, and the loader the library of a rank that
+// shares its GPU, given the run directory.
+func (c *Container) Accounts(dir string, shares bool) []sandbox.Mount {
+	names := []string{PasswdFile, GroupFile}
+	if shares {
+		names = append(names, PreloadFile)
+	}
+
 	var mounts []sandbox.Mount
-	for _, name := range []string{PasswdFile, GroupFile} {
+	for _, name := range names {
 		mounts = append(mounts, sandbox.Mount{
 			From: filepath.Join(dir, ContainerDir, name), To: filepath.Join("/etc", name), ReadOnly: true,
 		})

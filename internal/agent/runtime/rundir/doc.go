@@ -18,6 +18,7 @@
 //	    progress.json        TRAINYARD_PROGRESS; progress that the program reports
 //	    metrics.jsonl        TRAINYARD_METRICS_FILE; metrics that the SDK writes
 //	    secrets/             secrets that the program gets as files, while it runs
+//	    gpu/                 socket and memory accounts of a rank that shares its GPU, see package share
 //	    work/                the working directory
 //	    home/ tmp/ report/ requests/ drafts/   if the program runs as a user of its own; report/ has
 //	                         progress.json and metrics.jsonl then, and requests/ save-request

@@ -47,6 +47,7 @@ const (
 	ProgressFile  = "progress.json"
 	MetricsFile   = "metrics.jsonl"
 	SecretsDir    = "secrets"
+	ShareDir      = "gpu" // socket and memory accounts of the rank on the GPU that it shares, see package share
 )
 
 // Names inside the run directory of a rank whose program runs as a user of its own. The first three, and WorkDir,

@@ -39,6 +39,8 @@ type Spec struct {
 	CheckpointDir string `json:"checkpoint_dir,omitempty"`
 	// Visible are files and directories in the data directory that the program may read.
 	Visible []string `json:"visible,omitempty"`
+	// ShareLibrary is the library with which the program is held back on the GPU that it shares; "" if it shares none.
+	ShareLibrary string `json:"share_library,omitempty"`
 	// Secrets are the values of those that the launch names. They are never written to the disk.
 	Secrets []wire.SecretValue `json:"-"`
 	// RegistryAuth are the credentials that the launch names. They are not written either.

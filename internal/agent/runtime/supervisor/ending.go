@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"syscall"
@@ -64,6 +65,7 @@ func (s *supervisor) classify(r result) rundir.Ending {
 func (s *supervisor) classifyMemory(e *rundir.Ending) {
 	gpus := len(s.rec.Spec.DeviceNames()) > 0
 	report, reported := s.memoryReport()
+	refused, short := s.refusal()
 
 	if reported && (report.Device != deviceGPU || !gpus) {
 		e.Cause, e.Reason, e.Needed = job.CauseHostOOM, "out of memory: "+report.line(), report.needed()
@@ -72,11 +74,15 @@ func (s *supervisor) classifyMemory(e *rundir.Ending) {
 
 	if reported {
 		e.Cause, e.Reason, e.Needed = job.CauseGPUOOM, "out of GPU memory: "+report.line(), report.needed()
+		e.Needed = cmp.Or(e.Needed, refused.needed())
+
 		return
 	}
 
 	if line, text, found := s.out.find(gpuMemoryMarks); found && gpus {
 		e.Cause, e.Reason, e.Needed = job.CauseGPUOOM, "out of GPU memory: "+line, memoryNeeded(text)
+		e.Needed = cmp.Or(e.Needed, refused.needed())
+
 		return
 	}
 
@@ -87,6 +93,11 @@ func (s *supervisor) classifyMemory(e *rundir.Ending) {
 
 	if line := s.out.lastLine(); strings.HasPrefix(line, "MemoryError") { // as Python ends a traceback
 		e.Cause, e.Reason = job.CauseHostOOM, "out of memory: "+line
+		return
+	}
+
+	if short && !namesError(s.out.lastLine()) {
+		e.Cause, e.Reason, e.Needed = job.CauseGPUOOM, "out of GPU memory: "+refused.line(), refused.needed()
 	}
 }
 

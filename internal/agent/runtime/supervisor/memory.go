@@ -8,13 +8,17 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"trainyard/internal/agent/runtime/rundir"
+	"trainyard/internal/agent/share/accounts"
+	"trainyard/internal/humanize"
 	"trainyard/internal/job"
 )
 
@@ -151,4 +155,50 @@ func amountOf(match []string) job.Bytes {
 	}
 
 	return job.Bytes(n)
+}
+
+// refusal is an allocation that failed on a GPU that the program shares.
+type refusal struct{ accounts.Denial }
+
+// refusalAge is how long before the end of a program a refused allocation can be the reason for it. Frameworks raise
+// an exception within milliseconds, and then a program may take its time to end.
+const refusalAge = 10 * time.Second
+
+// refusal returns the allocation that failed just before the end of the program, and whether there was one. Many
+// programs can live with that, so it says something about those that fail only.
+func (s *supervisor) refusal() (refusal, bool) {
+	if s.rec.ShareLibrary == "" {
+		return refusal{}, false
+	}
+
+	d, ago, found, err := accounts.LastDenial(filepath.Join(s.dir, rundir.ShareDir))
+	if err != nil {
+		s.logError(err)
+	}
+
+	if err != nil || !found || ago > refusalAge || d.Bytes > maxAmount || d.Used > maxAmount {
+		return refusal{}, false
+	}
+
+	return refusal{d}, true
+}
+
+// needed returns how much memory the program had and asked for; 0 if that is not known.
+func (r refusal) needed() job.Bytes { return job.Bytes(r.Used + r.Bytes) }
+
+// line says what was refused, and why.
+func (r refusal) line() string {
+	size := func(n uint64) string { return humanize.Size(job.Bytes(n)) }
+
+	if r.ByCap() {
+		return fmt.Sprintf("%s were refused, with %s in use of the %s that the job may have", size(r.Bytes), size(r.Used),
+			size(r.Cap))
+	}
+
+	return fmt.Sprintf("%s were refused, with %s in use by the job: the GPU is full", size(r.Bytes), size(r.Used))
+}
+
+// namesError reports whether a line is the last one of a Python traceback: then that says why the program ended.
+func namesError(line string) bool {
+	return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*(Error|Exception|Interrupt)\b`).MatchString(line)
 }

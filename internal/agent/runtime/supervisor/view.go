@@ -55,6 +55,10 @@ func (s *supervisor) view(during job.RunState) (sandbox.View, error) {
 		})
 	}
 
+	if s.rec.ShareLibrary != "" { // the folder is the agent's: the program cannot put other files into it
+		v.Mounts = append(v.Mounts, sandbox.Mount{From: mine(rundir.ShareDir), To: filepath.Join(run, rundir.ShareDir)})
+	}
+
 	for _, path := range s.rec.Visible {
 		v.Mounts = append(v.Mounts, sandbox.Mount{From: path, To: path, ReadOnly: true})
 	}
@@ -73,7 +77,7 @@ func (s *supervisor) view(during job.RunState) (sandbox.View, error) {
 	}
 
 	if s.container != nil {
-		v.Mounts = append(v.Mounts, s.container.Accounts(s.dir)...)
+		v.Mounts = append(v.Mounts, s.container.Accounts(s.dir, s.rec.ShareLibrary != "")...)
 	}
 
 	if saveable {
