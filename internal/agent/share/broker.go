@@ -357,7 +357,13 @@ func (b *Broker) Uses() (map[string]Use, error) {
 		failed = errors.Join(failed, err)
 		use.Memory = memory
 		use.Denials = t.denials
-		use.Processes = len(t.processes)
+
+		for p := range t.processes {
+			if p.hello {
+				use.Processes++
+			}
+		}
+
 		uses[id] = use
 	}
 
@@ -385,8 +391,12 @@ func (b *Broker) Observe(used map[int]uint64) (strangers []int, err error) {
 		own := map[uint64]uint64{}
 
 		for p := range t.processes {
-			if bytes, ok := used[p.pid]; ok {
+			bytes, ok := used[p.pid]
+			if ok {
 				known[p.pid] = true
+			}
+
+			if bytes > 0 { // else the driver does not say how much
 				own[p.inner] = bytes
 			}
 		}

@@ -208,6 +208,23 @@ func (p *program) kill() {
 	_ = p.cmd.Wait()
 }
 
+// sound kills the program, which must not have failed by itself.
+func (p *program) sound() {
+	p.t.Helper()
+
+	if err := p.cmd.Process.Kill(); err != nil {
+		p.t.Fatal(err)
+	}
+
+	for p.lines.Scan() {
+		if strings.HasPrefix(p.lines.Text(), "error") {
+			p.t.Error(p.lines.Text())
+		}
+	}
+
+	_ = p.cmd.Wait()
+}
+
 func (p *program) signal(s syscall.Signal) {
 	p.t.Helper()
 
@@ -318,6 +335,8 @@ func (g *gpu) shares(
 		for job := range programs {
 			parts[job] = float64(after[job]-before[job]) / float64(sum)
 		}
+
+		g.t.Logf("%d turns: %.3v", n, parts)
 
 		if good(parts) {
 			break

@@ -33,7 +33,7 @@ func TestJobsGetTheirShares(t *testing.T) {
 	for name, weights := range cases {
 		for kind, args := range map[string][]string{
 			"kernels": deep,
-			"graphs":  {"graph=1", "launches=100", "sync=1000000"},
+			"graphs":  {"graph=1", "launches=100", "sync=50"}, // a queue of graphs alone would take half a minute
 		} {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				t.Parallel()
@@ -89,7 +89,7 @@ func TestALimitHoldsWithoutNeighbours(t *testing.T) {
 
 	g := newGPU(t, 16<<30)
 	g.add("a", share.Terms{Weight: 0.3, Limit: 0.3, Class: share.Normal}, 0)
-	p := g.run("a", deep...)
+	p := g.run("a", "sync=20")
 
 	eventually(t, "its limit has stopped it", func() bool { return g.uses()["a"].Grants > 3 })
 
