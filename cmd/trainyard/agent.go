@@ -156,6 +156,7 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 	return agent.New(agent.Config{
 		SDK:            agent.SDK{Name: wheel.Name, Data: wheel.Data},
 		ShareLibrary:   embeddedGPUShare(),
+		GPUBypass:      c.gpuBypass,
 		Dir:            dir,
 		Server:         c.server,
 		JoinToken:      c.token,

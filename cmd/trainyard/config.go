@@ -102,6 +102,7 @@ type config struct {
 	address, topology                    string
 	labels                               []string
 	fakeGPUs                             string
+	gpuBypass                            string
 	metrics                              string
 	probe, probePython, criu, onLeaseEnd string
 	spotNotice                           string
@@ -481,6 +482,12 @@ var agentSettings = append(append([]setting{
 		"",
 		"where the cloud gives notice that it reclaims this spot instance: aws, gcp, azure or file=PATH (default: none)",
 		text(func(c *config) *string { return &c.spotNotice }),
+	},
+	{
+		"gpu-bypass",
+		"warn",
+		"what to do about jobs that use a shared GPU without the library that keeps their share: warn or evict",
+		text(func(c *config) *string { return &c.gpuBypass }),
 	},
 	{
 		"probe",

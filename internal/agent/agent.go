@@ -60,6 +60,7 @@ type Runtime interface {
 	Stop(run id.Run, rank int, mode job.StopMode) error
 	RequestSave(run id.Run, rank, number int) error
 	Suspend(run id.Run, rank int, order job.SuspendOrder) error
+	Evict(run id.Run, rank int, reason string) error
 	StartGang(run id.Run, rank int, start rundir.GangStart) error
 	Forget(run id.Run, rank int) error
 	SetAside(run id.Run, rank int) (string, error)
@@ -118,6 +119,8 @@ type Config struct {
 	SDK SDK
 	// ShareLibrary is the library with which GPUs are divided among jobs, native/gpushare; none are if left out.
 	ShareLibrary []byte
+	// GPUBypass is what is done about ranks that get around it: BypassWarn, also if left out, or BypassEvict.
+	GPUBypass string
 
 	StoreLimit job.Bytes // of the content store; 20GB if left out
 	DataLimit  job.Bytes // of the datasets that are kept; as much as the disk has if left out
@@ -256,7 +259,7 @@ func New(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkProbe(cfg.Probe); err != nil {
+	if err := errors.Join(checkProbe(cfg.Probe), checkBypass(cfg.GPUBypass)); err != nil {
 		return nil, err
 	}
 

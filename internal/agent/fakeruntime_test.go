@@ -127,6 +127,8 @@ func (f *fakeRuntime) Start(_ context.Context, s rundir.Spec) (err error) {
 	return err
 }
 
+func (f *fakeRuntime) Evict(id.Run, int, string) error { return nil }
+
 func (f *fakeRuntime) Stop(run id.Run, rank int, mode job.StopMode) error {
 	f.change(func() {
 		r := f.ranks[rankKey{run, rank}]

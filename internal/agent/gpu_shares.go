@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"trainyard/internal/agent/inventory"
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/agent/sandbox"
 	"trainyard/internal/agent/share"
@@ -34,7 +36,10 @@ type sharingRank struct {
 	key
 	uuid     string // of the GPU
 	quiesced string // the order before which its processes were last disconnected
-	bypassed int    // processes of it that are not held back
+	// loose are its processes on the GPU that are not held back, and how often in a row they were seen; bypassed is how
+	// many of them were seen often enough.
+	loose    map[int]int
+	bypassed int
 }
 
 func newGPUShares(a *Agent) *gpuShares {
@@ -285,5 +290,103 @@ func (g *gpuShares) quiesce(ctx context.Context, k key, order string) {
 
 	if err := broker.Quiesce(ctx, name, quiesceAway); err != nil {
 		g.agent.log.Warn("a program on a shared GPU keeps its connection", "run", k.run, "rank", k.rank, "error", err)
+	}
+}
+
+// What is done about a rank that uses a shared GPU with processes that are not held back.
+const (
+	BypassWarn  = "warn"
+	BypassEvict = "evict"
+)
+
+// bypassLooks is how many looks in a row must find a process on a shared GPU without a connection. One that has just
+// begun, or whose agent was just started again, connects within two seconds.
+const bypassLooks = 3
+
+func checkBypass(rule string) error {
+	if rule != "" && rule != BypassWarn && rule != BypassEvict {
+		return fault.New(fault.Invalid, "bad_setting", "gpu-bypass must be %s or %s, got %.40q", BypassWarn, BypassEvict,
+			rule).WithField("gpu-bypass")
+	}
+
+	return nil
+}
+
+// observe compares the processes that the driver sees on shared GPUs with those that are held back. A process of a
+// rank without a connection has dropped the library, or was never loaded with it.
+func (g *gpuShares) observe(found *inventory.Found) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	for uuid, broker := range g.gpus {
+		i := slices.IndexFunc(found.Inventory.GPUs, func(gpu fleet.GPU) bool { return gpu.UUID == uuid })
+		if i < 0 {
+			continue
+		}
+
+		used, owner := map[int]uint64{}, map[int]string{}
+
+		for _, p := range found.Processes {
+			if p.GPU == found.Inventory.GPUs[i].Index {
+				used[p.PID], owner[p.PID] = uint64(p.Memory), p.Rank
+			}
+		}
+
+		strangers, err := broker.Observe(used)
+		if err != nil { // of what one of them has made of its accounts
+			g.agent.log.Warn("cannot correct the memory accounts of a shared GPU", "gpu", uuid, "error", err)
+		}
+
+		for name, rank := range g.ranks {
+			if rank.uuid == uuid {
+				g.observeRank(name, rank, strangers, owner)
+			}
+		}
+	}
+}
+
+// observeRank finds the processes of a rank among those that are not held back. The caller holds mu.
+func (g *gpuShares) observeRank(name string, rank *sharingRank, strangers []int, owner map[int]string) {
+	var group map[int]bool // what is in its cgroup belongs to it, whatever it says
+	if target, err := g.agent.rt.Target(rank.run, rank.rank); err == nil {
+		group = target.Group.Procs()
+	}
+
+	loose, count := map[int]int{}, 0
+
+	for _, pid := range strangers {
+		if owner[pid] != name && !group[pid] {
+			continue
+		}
+
+		loose[pid] = rank.loose[pid] + 1
+		if loose[pid] >= bypassLooks {
+			count++
+		}
+	}
+
+	before := rank.bypassed
+	rank.loose, rank.bypassed = loose, count
+
+	if count > before {
+		g.bypassing(rank)
+	}
+}
+
+// bypassing deals with a rank that has processes on a shared GPU that are not held back. The caller holds mu.
+func (g *gpuShares) bypassing(rank *sharingRank) {
+	g.agent.log.Warn("processes use a shared GPU without the library that keeps their share", "run", rank.run,
+		"rank", rank.rank, "processes", rank.bypassed, "rule", cmp.Or(g.agent.cfg.GPUBypass, BypassWarn))
+
+	if g.agent.cfg.GPUBypass != BypassEvict {
+		return
+	}
+
+	reason := fmt.Sprintf("%d of its processes used its shared GPU without the library that keeps its share "+
+		"(LD_PRELOAD was dropped, or a program is linked statically), which this node does not allow", rank.bypassed)
+
+	if err := g.agent.rt.Evict(rank.run, rank.rank, reason); err != nil {
+		g.agent.log.Error("cannot evict a run from a shared GPU", "run", rank.run, "rank", rank.rank, "error", err)
+		rank.bypassed = 0 // the next look tries again
 	}
 }

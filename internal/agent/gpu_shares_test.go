@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -119,6 +120,26 @@ func (n *sharedNode) awaitWork(count int) {
 	}
 }
 
+// runOf returns the run of a process.
+func (n *sharedNode) runOf(pid int) id.Run {
+	n.t.Helper()
+
+	environ, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+
+	for entry := range strings.SplitSeq(string(environ), "\x00") {
+		if run, ok := strings.CutPrefix(entry, "TRAINYARD_RUN="); ok {
+			return id.Run(run)
+		}
+	}
+
+	n.t.Fatalf("process %d belongs to no run", pid)
+
+	return ""
+}
+
 // folder is where a run finds the broker.
 func (n *sharedNode) folder(run id.Run) string {
 	return filepath.Join(n.cfg.Dir, "runs", string(run)+".0", "gpu")
@@ -134,7 +155,9 @@ func TestRunsShareAGPUAndAreGivenTheirSharesAgainByTheNextAgent(t *testing.T) {
 	high := n.shared("j1.1", 0.7, "sync=1000000")
 	n.assign(high, low)
 
-	took := func(u *job.ShareUse) bool { return u.Mode == "token" && u.Held > 0 && u.Memory >= sharetest.ContextBytes }
+	took := func(u *job.ShareUse) bool {
+		return u.Mode == "token" && u.Held > 0 && u.Memory >= sharetest.ContextBytes
+	}
 	n.awaitShare("j1.1", "has had the GPU", func(u *job.ShareUse) bool {
 		part := 0.7
 		return took(u) && u.Cap == int64(part*sharedMemory)
@@ -161,6 +184,72 @@ func TestRunsShareAGPUAndAreGivenTheirSharesAgainByTheNextAgent(t *testing.T) {
 			return errors.Is(err, fs.ErrNotExist)
 		})
 	}
+}
+
+// TestRunsGetTheirShares judges them by the work of the GPU while both ran. The ends of the measurement lie within
+// turns; they matter less the longer it is, and a share that is wrong stays wrong.
+func TestRunsGetTheirShares(t *testing.T) {
+	t.Parallel()
+
+	n := newSharedNode(t)
+	launch(t, n.cfg)
+
+	// The limit needs the token, however little a busy machine lets programs do with the GPU.
+	high, low := n.shared("j1.1", 0.7, "kernel=600 sync=1000000"), n.shared("j2.1", 0.3, "kernel=600 sync=1000000")
+	high.Launch.ShareLimit = 0.99
+	n.assign(high, low)
+
+	for _, run := range []id.Run{"j1.1", "j2.1"} {
+		n.awaitShare(run, "has had the GPU in turns", func(u *job.ShareUse) bool { return u.Mode == "token" && u.Held > 0.5 })
+	}
+
+	before, part := n.gpu.Busy(), 0.0
+
+	for total := 4 * time.Second; total <= 32*time.Second; total *= 2 {
+		work := map[id.Run]time.Duration{}
+
+		for work["j1.1"]+work["j2.1"] < total {
+			if !clock.Sleep(t.Context(), 5*time.Millisecond) {
+				t.Fatal("the test was ended")
+			}
+
+			clear(work)
+
+			for pid, busy := range n.gpu.Busy() {
+				work[n.runOf(pid)] += busy - before[pid]
+			}
+		}
+
+		part = work["j1.1"].Seconds() / (work["j1.1"] + work["j2.1"]).Seconds()
+		t.Logf("%s of work: %.3f", total, part)
+
+		if part > 0.67 && part < 0.73 {
+			return
+		}
+	}
+
+	t.Errorf("the run with a share of 0.7 got %.3f", part)
+}
+
+// TestARunGivesUpItsConnectionBeforeItIsSuspended: the fake driver cannot suspend it, which is reported, and so the
+// other run has the GPU to itself for a while only.
+func TestARunGivesUpItsConnectionBeforeItIsSuspended(t *testing.T) {
+	t.Parallel()
+
+	n := newSharedNode(t)
+	launch(t, n.cfg)
+
+	second := n.shared("j2.1", 0.5, "sync=10")
+	n.assign(n.shared("j1.1", 0.5, "sync=10"), second)
+	n.awaitShare("j1.1", "has a neighbour", func(u *job.ShareUse) bool { return u.Mode != "whole" })
+
+	second.Suspend = job.SuspendOrder{Number: 1, Room: 1 << 30}
+	n.assign(n.shared("j1.1", 0.5, "sync=10"), second)
+	n.awaitShare("j1.1", "has none", func(u *job.ShareUse) bool { return u.Mode == "whole" })
+	n.await("the suspension of j2.1", func() bool {
+		last, _ := n.last("j2.1")
+		return last.State == job.RunRunning && last.Suspension.Number == 1
+	})
 }
 
 func TestARunThatIsRefusedMemoryRanOutOfIt(t *testing.T) {
@@ -238,5 +327,58 @@ func TestANodeThatCannotShareGPUsSaysSo(t *testing.T) {
 
 	if got := n.shares(); got != "" {
 		t.Errorf("the inventory says %q", got)
+	}
+}
+
+// see lets the driver see processes on the GPU.
+func (n *sharedNode) see(list ...inventory.Process) {
+	n.lock.Lock()
+	defer n.lock.Unlock()
+
+	n.processes = list
+}
+
+func TestProcessesThatDropTheLibraryAreFound(t *testing.T) {
+	t.Parallel()
+
+	for _, rule := range []string{"", agent.BypassEvict} {
+		t.Run("rule "+rule, func(t *testing.T) {
+			t.Parallel()
+
+			n := newSharedNode(t)
+			n.cfg.GPUBypass = rule
+			launch(t, n.cfg)
+
+			loose := n.shared("j1.1", 0.5, "")
+			trainer := filepath.Join(n.built, sharetest.Trainer)
+			loose.Launch.Command = "env -u LD_PRELOAD " + trainer + " pause=1000 & " + trainer + " pause=1000"
+			n.assign(loose, n.shared("j2.1", 0.5, "pause=1000"))
+			n.awaitWork(3)
+
+			var all []inventory.Process
+			for pid := range n.gpu.Busy() {
+				rank := string(n.runOf(pid)) + ".0"
+				all = append(all, inventory.Process{PID: pid, Rank: rank, Ours: true, Seen: true, Memory: 1 << 30})
+			}
+
+			n.see(append(all, inventory.Process{PID: 1, User: "root", Program: "init", Seen: true})...)
+
+			if rule == agent.BypassEvict {
+				end := n.awaitState("j1.1", job.RunEnded)
+				if end.Cause != job.CauseUserCode || !strings.Contains(end.Reason, "1 of its processes used its shared GPU") {
+					t.Errorf("it ended as %s, %q", end.Cause, end.Reason)
+				}
+			} else {
+				n.awaitShare("j1.1", "has a process that is not held back", func(u *job.ShareUse) bool { return u.Bypassed == 1 })
+			}
+
+			n.awaitShare("j2.1", "has none", func(u *job.ShareUse) bool { return u.Bypassed == 0 && u.Memory == 1<<30 })
+
+			// A process of somebody else is foreign here as on any other GPU.
+			n.await("a report of a foreign process", func() bool {
+				seen := n.reports[len(n.reports)-1].ForeignProcesses
+				return len(seen) == 1 && seen[0].PID == 1
+			})
+		})
 	}
 }

@@ -155,6 +155,7 @@ func (a *Agent) refreshInventory(ctx context.Context) {
 	if err == nil {
 		a.shared.lookAll(ctx)
 		a.noteInventory(found, had)
+		a.gpuShares.observe(&found)
 	}
 
 	a.noteProblem("inventory", errors.Join(append(found.Problems, err)...))

@@ -22,6 +22,7 @@ type Process struct {
 	// Ours says that the process belongs to a run of this node. Seen says that the kernel shows the
 	// process at all: one in another container is invisible and may belong to anyone.
 	Ours, Seen bool
+	Rank       string // name of the rank that it belongs to, see rundir.RankName; "" if it is not known
 
 	paints bool // it draws on a screen and does not compute
 }
@@ -48,22 +49,28 @@ func (p *Process) introduce(root, dir string) {
 	}
 
 	for pid, n := p.PID, 0; pid > 1 && n < maxAncestors && !p.Ours; n++ {
-		p.Ours = ofRun(root, pid, dir)
+		p.Rank, p.Ours = ofRun(root, pid, dir)
 		pid = parent(root, pid)
 	}
 }
 
-// ofRun reports whether a process was started for a run below dir.
-func ofRun(root string, pid int, dir string) bool {
+// ofRun reports whether a process was started for a run below dir, and for which rank.
+func ofRun(root string, pid int, dir string) (rank string, ours bool) {
 	environ := readText(filepath.Join(root, "proc", strconv.Itoa(pid), "environ"))
 	for entry := range strings.SplitSeq(environ, "\x00") {
 		if folder, ok := strings.CutPrefix(entry, rankDirVar); ok {
 			rel, err := filepath.Rel(dir, folder)
-			return err == nil && filepath.IsLocal(rel)
+			if err != nil || !filepath.IsLocal(rel) {
+				return "", false
+			}
+
+			rank, _, _ := strings.Cut(rel, "/")
+
+			return rank, true
 		}
 	}
 
-	return false
+	return "", false
 }
 
 // rankDirVar is the variable in which the runtime passes a rank its directory.

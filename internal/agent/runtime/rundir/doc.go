@@ -10,6 +10,7 @@
 //	    output.log           the output, in the format of package logs
 //	    stop-request         the requested stop mode
 //	    save-request         the number of the last request to save a checkpoint; absent if there was none
+//	    evict-request        why the agent itself stops the rank; absent if it does not
 //	    control              named pipe; wakes the supervisor to read stop-request
 //	    lock                 held by the supervisor, or by whoever ends its rank when it
 //	                         is gone; only its holder writes state

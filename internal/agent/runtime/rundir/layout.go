@@ -38,6 +38,7 @@ const (
 	StopFile      = "stop-request"
 	SaveFile      = "save-request"
 	SuspendFile   = "suspend-request"
+	EvictFile     = "evict-request"
 	StartFile     = "start-request"
 	HostFile      = "hostfile"
 	InputPipe     = "input"

@@ -48,6 +48,16 @@ func (s *supervisor) requestedStop() (order, bool) {
 	return order{mode: mode, cause: job.CauseCancelled, reason: "stopped on request"}, mode != job.StopNone
 }
 
+// requestedEviction returns the order to stop a program for what it does, if there is one.
+func (s *supervisor) requestedEviction() (order, bool) {
+	reason, err := rundir.ReadEviction(s.dir)
+	if err != nil {
+		s.logError(err)
+	}
+
+	return order{mode: job.StopTerm, cause: job.CauseUserCode, reason: reason}, reason != ""
+}
+
 // leaseExpired returns the order that follows from a contact lease that has expired, with what is
 // left of it. When its grace period is over nothing of the run may be left, whatever grace period
 // the run requested.
@@ -98,6 +108,10 @@ func (s *supervisor) receiveOrders(ctx context.Context) error {
 			}
 
 			if o, ok := s.requestedStop(); ok {
+				s.send(ctx, o)
+			}
+
+			if o, ok := s.requestedEviction(); ok {
 				s.send(ctx, o)
 			}
 
