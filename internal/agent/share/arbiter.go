@@ -12,7 +12,7 @@ import (
 type act struct {
 	what actKind
 	job  string // "" for all jobs
-	on   bool   // of contend: others wait; of grant: the same; of mode: measure demand
+	on   bool   // of contend: the queue is kept short; of grant: the same; of mode: measure demand
 }
 
 type actKind int
@@ -62,7 +62,7 @@ type arbiter struct {
 	holder    *client
 	granted   time.Time // to the holder
 	revoked   time.Time // zero while it may keep the GPU
-	contended bool      // what the holder knows
+	contended bool      // what the holder knows: it keeps its queue short
 
 	tight time.Time     // since when open mode has not served; zero while it does
 	stay  time.Time     // until when token mode stays
@@ -372,9 +372,9 @@ func (a *arbiter) decide(now time.Time) {
 		return
 	}
 
-	if waits := next != nil; waits != a.contended {
-		a.contended = waits
-		a.do(actContend, a.holder.id, waits)
+	if bound := a.bounds(next); bound != a.contended {
+		a.contended = bound
+		a.do(actContend, a.holder.id, bound)
 	}
 
 	if due := a.revocation(now, next); !due.IsZero() && !due.After(now) {
@@ -383,13 +383,17 @@ func (a *arbiter) decide(now time.Time) {
 	}
 }
 
+// bounds reports whether the holder has to keep what it launches ahead short: others wait for the GPU, or its limit will
+// end its turn, and it would go beyond that for as long as its queue is.
+func (a *arbiter) bounds(next *client) bool { return next != nil || a.holder.terms.limited() }
+
 func (a *arbiter) grant(now time.Time, c *client) {
 	c.wants = false
 	c.use.Grants++
 	a.holder = c
 	a.granted = now
 	a.revoked = time.Time{}
-	a.contended = a.best() != nil
+	a.contended = a.bounds(a.best())
 	a.do(actGrant, c.id, a.contended)
 }
 

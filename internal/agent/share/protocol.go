@@ -27,9 +27,9 @@ const (
 
 // What the broker says to the library.
 const (
-	kindGrant   kind = iota + 65 // launch; the value says whether others wait
+	kindGrant   kind = iota + 65 // launch; the value says whether to keep the queue short
 	kindRevoke                   // give the GPU back
-	kindContend                  // others wait, or do not any more
+	kindContend                  // keep the queue short, or do not any more
 	kindMode                     // 0: launch freely, 1: only when granted; and whether to measure demand
 	kindQuiesce                  // close the connection and stay away for some milliseconds
 	kindAlive                    // the broker is there
