@@ -71,6 +71,8 @@ rm -f "$TRAINYARD_GPU_BROKER/socket" 2> /dev/null && echo removed
 func TestAProgramSharesAGPU(t *testing.T) {
 	t.Parallel()
 	inBothModes(t, func(t *testing.T, mode func(*Options)) {
+		t.Helper()
+
 		built := t.TempDir()
 		if err := sharetest.Build(t.Context(), built, ""); err != nil {
 			t.Fatal(err)

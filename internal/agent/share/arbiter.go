@@ -383,8 +383,8 @@ func (a *arbiter) decide(now time.Time) {
 	}
 }
 
-// bounds reports whether the holder has to keep what it launches ahead short: others wait for the GPU, or its limit will
-// end its turn, and it would go beyond that for as long as its queue is.
+// bounds reports whether the holder has to keep its queue short: others wait for the GPU, or its limit will end its
+// turn, which would go on beyond that for as long as the queue is.
 func (a *arbiter) bounds(next *client) bool { return next != nil || a.holder.terms.limited() }
 
 func (a *arbiter) grant(now time.Time, c *client) {
