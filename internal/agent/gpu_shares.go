@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +30,8 @@ type gpuShares struct {
 	mu    sync.Mutex
 	gpus  map[string]*share.Broker // by UUID
 	ranks map[string]*sharingRank  // by name of the run directory
+	// ended is what ranks have had that have ended, by the name under which their use is reported.
+	ended map[string]*job.ShareUse
 }
 
 // sharingRank is a rank that shares a GPU.
@@ -43,7 +46,9 @@ type sharingRank struct {
 }
 
 func newGPUShares(a *Agent) *gpuShares {
-	return &gpuShares{agent: a, gpus: map[string]*share.Broker{}, ranks: map[string]*sharingRank{}}
+	return &gpuShares{
+		agent: a, gpus: map[string]*share.Broker{}, ranks: map[string]*sharingRank{}, ended: map[string]*job.ShareUse{},
+	}
 }
 
 // install unpacks the library that programs are started with. Without one nothing is installed.
@@ -148,6 +153,7 @@ func (g *gpuShares) End(s rundir.Spec) {
 		return
 	}
 
+	g.ended[rank.key.name()] = g.usesOf(rank.uuid)[rank.key.name()]
 	delete(g.ranks, s.Name())
 
 	err := errors.Join(g.gpus[rank.uuid].Remove(s.Name()), g.closeIfUnused(rank.uuid))
@@ -232,31 +238,68 @@ func (g *gpuShares) measure() map[string]*job.ShareUse {
 	defer g.mu.Unlock()
 
 	found := map[string]*job.ShareUse{}
+	for uuid := range g.gpus {
+		maps.Copy(found, g.usesOf(uuid))
+	}
 
-	for uuid, broker := range g.gpus {
-		uses, err := broker.Uses()
-		if err != nil { // of what one of them has made of its accounts
-			g.agent.log.Warn("cannot read the memory accounts of a shared GPU", "gpu", uuid, "error", err)
+	return found
+}
+
+// usesOf is measure for one GPU. The caller holds mu.
+func (g *gpuShares) usesOf(uuid string) map[string]*job.ShareUse {
+	broker := g.gpus[uuid]
+	mode := broker.Mode()
+
+	uses, err := broker.Uses()
+	if err != nil { // of what one of them has made of its accounts
+		g.agent.log.Warn("cannot read the memory accounts of a shared GPU", "gpu", uuid, "error", err)
+	}
+
+	found := map[string]*job.ShareUse{}
+
+	for name, use := range uses {
+		rank := g.ranks[name]
+		if rank == nil {
+			continue
 		}
 
-		mode := broker.Mode()
-
-		for name, use := range uses {
-			rank := g.ranks[name]
-			if rank == nil {
-				continue
-			}
-
-			found[rank.key.name()] = &job.ShareUse{
-				Mode: mode.String(),
-				Held: use.Held.Seconds(), Demanded: use.Demanded.Seconds(), Entitled: use.Entitled.Seconds(),
-				Memory: bounded(use.Memory.Used()), Cap: bounded(use.Memory.Cap), Denials: use.Denials,
-				Bypassed: rank.bypassed,
-			}
+		found[rank.key.name()] = &job.ShareUse{
+			Mode: mode.String(),
+			Held: use.Held.Seconds(), Demanded: use.Demanded.Seconds(), Entitled: use.Entitled.Seconds(),
+			Memory: bounded(use.Memory.Used()), Cap: bounded(use.Memory.Cap), Denials: use.Denials,
+			Bypassed: rank.bypassed,
 		}
 	}
 
 	return found
+}
+
+// addEnded adds to what is reported of a rank that has ended what it had of the GPU that it shared.
+func (g *gpuShares) addEnded(report *api.RankReport) {
+	name := key{report.Run, report.Rank}.name()
+
+	g.mu.Lock()
+	had := g.ended[name]
+	if rank := g.ranks[rundir.RankName(report.Run, report.Rank)]; rank != nil { // its end was heard of just now
+		had = g.usesOf(rank.uuid)[name]
+	}
+	g.mu.Unlock()
+
+	if had == nil || report.Use == nil {
+		return
+	}
+
+	use := *report.Use
+	use.Share = had
+	report.Use = &use
+}
+
+// forget drops what is known of a rank that has ended.
+func (g *gpuShares) forget(k key) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	delete(g.ended, k.name())
 }
 
 // bounded converts bytes of memory accounts, which programs may have spoilt.

@@ -179,6 +179,7 @@ func TestRunsShareAGPUAndAreGivenTheirSharesAgainByTheNextAgent(t *testing.T) {
 
 	for _, run := range []id.Run{"j1.1", "j2.1"} {
 		n.awaitState(run, job.RunEnded)
+		n.awaitShare(run, "had a share until its end", func(u *job.ShareUse) bool { return u.Demanded > 0 })
 		n.await("the folder of "+string(run)+" to go", func() bool {
 			_, err := os.Stat(n.folder(run))
 			return errors.Is(err, fs.ErrNotExist)

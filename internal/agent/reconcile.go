@@ -508,6 +508,7 @@ func (a *Agent) drop(k key) {
 
 	delete(a.startedRanks, k)
 	delete(a.uploaders, k)
+	a.gpuShares.forget(k)
 	if k.rank == 0 {
 		delete(a.metricsComplete, k.run)
 	}

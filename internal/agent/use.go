@@ -126,6 +126,10 @@ func (a *Agent) addUse(ranks []api.RankReport) {
 	defer a.uses.mu.Unlock()
 
 	for i := range ranks {
+		if ranks[i].State == job.RunEnded {
+			a.gpuShares.addEnded(&ranks[i])
+		}
+
 		if u, ok := a.uses.latest[key{ranks[i].Run, ranks[i].Rank}.name()]; ok && ranks[i].State != job.RunEnded {
 			ranks[i].Use = &u
 		}
