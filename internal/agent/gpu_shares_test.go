@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,6 +31,8 @@ type sharedNode struct {
 	cfg   agent.Config
 	gpu   *sharetest.GPU
 	built string
+
+	since int // reports before this one are not looked at
 
 	lock      sync.Mutex
 	processes []inventory.Process // that use the GPU, as its driver says
@@ -81,9 +84,21 @@ func (n *sharedNode) shared(run id.Run, part float64, args string) api.Assignmen
 func (n *sharedNode) awaitShare(run id.Run, what string, good func(*job.ShareUse) bool) {
 	n.t.Helper()
 	n.await(string(run)+" "+what, func() bool {
+		i := slices.IndexFunc(n.reports[n.since:], func(r api.Report) bool {
+			return slices.ContainsFunc(r.Ranks, func(r api.RankReport) bool { return r.Run == run })
+		})
 		last, _ := n.last(run)
-		return last.Use != nil && last.Use.Share != nil && good(last.Use.Share)
+
+		return i >= 0 && last.Use != nil && last.Use.Share != nil && good(last.Use.Share)
 	})
+}
+
+// forgetReports lets awaitShare wait for what is reported from now on.
+func (n *sharedNode) forgetReports() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	n.since = len(n.reports)
 }
 
 // shares returns the version of the library in the newest inventory.
@@ -169,6 +184,7 @@ func TestRunsShareAGPUAndAreGivenTheirSharesAgainByTheNextAgent(t *testing.T) {
 	}
 
 	stop()
+	n.forgetReports()
 	n.awaitWork(2)
 	launch(t, n.cfg)
 	n.awaitShare("j1.1", "has its share again", took)

@@ -34,5 +34,6 @@ library "$1/libtrainyard-gpu.so"
 fake() { gcc -std=gnu11 -O2 -Wall -Wextra -Werror "$@"; }
 fake -fPIC -shared -Wl,-soname,libcuda.so.1 -o "$1/libcuda.so.1" "$here/fake/cuda.c"
 fake -fPIC -shared -Wl,-soname,libnvidia-ml.so.1 -o "$1/libnvidia-ml.so.1" "$here/fake/nvml.c"
+fake -o "$1/nvidia-smi" "$here/fake/smi.c"
 fake "${program[@]}" -o "$1/trainer" "$here/fake/trainer.c"
 fake -DLINKED -o "$1/trainer-linked" "$here/fake/trainer.c" "$1/libcuda.so.1"

@@ -384,6 +384,23 @@ func TestArbiterPassesOverJobsThatDoNotAnswer(t *testing.T) {
 	near(t, "after a while it has its share again", w.parts(before)["stuck"], 0.625, 0.1)
 }
 
+func TestArbiterKeepsTheQueuesOfLimitedJobsShort(t *testing.T) {
+	t.Parallel()
+
+	for _, limit := range []float64{0.3, 0} {
+		now := time.Unix(100, 0)
+		a := newArbiter(DefaultTuning())
+		a.join(now, "a", Terms{Weight: 0.3, Limit: limit, Class: Normal})
+		a.join(now, "b", Terms{Weight: 0.3, Limit: 0.9, Class: Normal}) // so that there is a token in any case
+		a.take()
+		a.want(now, "a")
+
+		if got, want := a.take(), (act{what: actGrant, job: "a", on: limit > 0}); len(got) != 1 || got[0] != want {
+			t.Errorf("with a limit of %g and no one else who wants the GPU: %+v, want %+v", limit, got, want)
+		}
+	}
+}
+
 func TestArbiterChoosesModes(t *testing.T) {
 	t.Parallel()
 

@@ -242,6 +242,8 @@ func TestTheLastWordsOfAProcessAreHeard(t *testing.T) {
 	say("second")
 	close(goOn)
 
+	eventually(t, "the last words are heard", func() bool { return len(heard) == 1 })
+
 	if d := <-heard; d.Bytes != 7 {
 		t.Errorf("heard %+v", d)
 	}

@@ -1,7 +1,8 @@
 // Package sharetest is a GPU that does not exist, for tests of how GPUs are shared.
 //
 // Its driver and its NVML are libraries that are built from native/gpushare/fake, and the GPU is a file that all
-// processes with them map. The test program is like a training loop.
+// processes with them map. The test program is like a training loop. An agent finds the GPU if it has the environment
+// of Env and the folder of the driver on its PATH, where there is an nvidia-smi.
 package sharetest
 
 import (
