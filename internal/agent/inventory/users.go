@@ -54,6 +54,9 @@ func (p *Process) introduce(root, dir string) {
 	}
 }
 
+// runsDir is where the run directories are in the data directory.
+const runsDir = "runs/"
+
 // ofRun reports whether a process was started for a run below dir, and for which rank.
 func ofRun(root string, pid int, dir string) (rank string, ours bool) {
 	environ := readText(filepath.Join(root, "proc", strconv.Itoa(pid), "environ"))
@@ -64,7 +67,9 @@ func ofRun(root string, pid int, dir string) (rank string, ours bool) {
 				return "", false
 			}
 
-			rank, _, _ := strings.Cut(rel, "/")
+			// It is a folder in the run directory if the program runs as a user of its own.
+			name, _ := strings.CutPrefix(rel, runsDir)
+			rank, _, _ := strings.Cut(name, "/")
 
 			return rank, true
 		}

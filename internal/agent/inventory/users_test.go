@@ -31,8 +31,8 @@ func TestWhoUsesAGPU(t *testing.T) {
 	writeFiles(t, root, processes("/data/agent"))
 	me := userName(uint32(os.Getuid()))
 	want := []Process{
-		{PID: 10, User: me, Program: "python3 train.py", Ours: true, Seen: true},
-		{PID: 11, User: me, Program: "worker", Ours: true, Seen: true},
+		{PID: 10, User: me, Program: "python3 train.py", Ours: true, Seen: true, Rank: "j1.1.0"},
+		{PID: 11, User: me, Program: "worker", Ours: true, Seen: true, Rank: "j1.1.0"},
 		{PID: 20, User: me, Program: "/opt/jupyter", Seen: true},
 		{PID: 30, User: me, Program: "/opt/jupyter", Seen: true},
 		{PID: 99, Program: "/opt/jupyter"},
