@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -20,22 +21,34 @@ func TestItRunsAProgramForEachJobAndPrintsWhatItHad(t *testing.T) {
 		t.Setenv(name, value)
 	}
 
-	var stdout, stderr bytes.Buffer
+	var stdout bytes.Buffer
 
-	err := run(t.Context(), []string{
+	stderr, err := os.Create(filepath.Join(dir, "stderr")) // programs and the broker write to it at the same time
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() { _ = stderr.Close() })
+
+	said := func() string {
+		text, _ := os.ReadFile(stderr.Name())
+		return string(text)
+	}
+
+	err = run(t.Context(), []string{
 		"-library", filepath.Join(dir, sharetest.Library), "-uuid", sharetest.UUID,
 		"-job", "a:weight=0.7,limit=0.9,cap=4", "-job", "b:weight=0.3,class=opportunistic",
 		"--", filepath.Join(dir, sharetest.Trainer), "steps=50", "ignored={job}",
-	}, &stdout, &stderr)
+	}, &stdout, stderr)
 	if err != nil {
-		t.Fatalf("%v\n%s", err, stderr.String())
+		t.Fatalf("%v\n%s", err, said())
 	}
 
 	results := json.NewDecoder(&stdout)
 	for _, name := range []string{"a", "b"} {
 		var r result
 		if err := results.Decode(&r); err != nil || r.Job != name || r.Error != "" || r.Held == 0 {
-			t.Errorf("%s: %+v (%v)\n%s", name, r, err, stderr.String())
+			t.Errorf("%s: %+v (%v)\n%s", name, r, err, said())
 		}
 
 		// The other one needs none if it comes after the first has ended.
