@@ -203,6 +203,13 @@ cover-baseline: ## Store the coverage that make cover measured
 test-first-gpu: build ## Start a yard on a machine with a GPU and see what a newcomer sees (PyTorch and Lightning)
 	@PYTHON='$(PYTHON)' scripts/test-first-gpu.sh
 
+.PHONY: bench-gpushare
+bench-gpushare: ## Divide a GPU among PyTorch programs, beside time-slicing and MPS (an NVIDIA GPU that nobody uses; ONLY=gpu_ for some cases)
+	@mkdir -p build/gpushare
+	@native/gpushare/build.sh build/gpushare/libtrainyard-gpu.so
+	@go build -o build/gpushare/gpushare ./test/bench/gpushare
+	@build/gpushare/gpushare -library build/gpushare/libtrainyard-gpu.so -python '$(or $(PYTHON),python3)' -only '$(ONLY)' -out build/bench/gpushare.json
+
 .PHONY: test-oom-gpu
 test-oom-gpu: build ## Let a PyTorch training exceed a GPU of which it may use 16 GiB, and see it finish with more (a GPU with 48 GB or more)
 	@PYTHON='$(PYTHON)' scripts/test-oom-gpu.sh
