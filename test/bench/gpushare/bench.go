@@ -59,7 +59,8 @@ func (b *bench) run(ctx context.Context, wanted *regexp.Regexp, path string) err
 
 		o, err := b.play(ctx, &s)
 		if ctx.Err() != nil {
-			return ctx.Err()
+			origin.Run += ", interrupted"
+			break
 		}
 
 		if err != nil {
@@ -76,11 +77,11 @@ func (b *bench) run(ctx context.Context, wanted *regexp.Regexp, path string) err
 		fmt.Fprintf(b.out, "%32s  %8.2f\n", name, figures[name]) //nolint:errcheck // as above
 	}
 
-	if path == "" {
-		return nil
+	if path != "" {
+		err = (&report.Report{Origin: origin, Figures: figures}).Save(path)
 	}
 
-	return (&report.Report{Origin: origin, Figures: figures}).Save(path)
+	return errors.Join(err, ctx.Err())
 }
 
 // look finds out which GPU it is, and that nobody is on it.
@@ -167,7 +168,6 @@ var ratios = map[string]ratio{
 	"timeslice_sum_pct":          {"gpu_sliced", "gpu_alone"},
 	"mps_sum_pct":                {"gpu_mps", "gpu_alone"},
 	"library_alone_pct":          {"gpu_alone_library", "gpu_alone"},
-	"library_alone_host_pct":     {"host_alone_library", "host_alone"},
 	"hostbound_vs_timeslice_pct": {"host_50_50", "host_sliced"},
 	"limit_30_pct":               {"limit_30", "gpu_alone"},
 	"graph_sum_70_30_pct":        {"graph_70_30", "graph_alone"},

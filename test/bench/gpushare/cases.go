@@ -25,7 +25,7 @@ func scenes() []scene {
 			{name: "c", kind: "gpu", terms: "weight=0.2"},
 		}},
 		pair("gpu_mps", mps, "gpu", "gpu", 0.5),
-		alone("host", sliced), alone("host", shared),
+		alone("host", sliced),
 		pair("host_sliced", sliced, "host", "host", 0.5),
 		pair("host_50_50", shared, "host", "host", 0.5),
 		pair("host_beside_gpu_sliced", sliced, "host", "gpu", 0.5),

@@ -137,6 +137,9 @@ func (b *bench) play(ctx context.Context, s *scene) (out outcome, err error) {
 	return st.outcome(ctx)
 }
 
+// lead is for how long programs work together before the first window.
+const lead = time.Second
+
 // begin lets all programs begin at the same moment, when the last is ready.
 func (st *stage) begin(ctx context.Context) error {
 	for _, p := range st.players {
@@ -149,7 +152,7 @@ func (st *stage) begin(ctx context.Context) error {
 		}
 	}
 
-	st.begins = st.bench.clk.Now().Add(500 * time.Millisecond)
+	st.begins = st.bench.clk.Now().Add(lead)
 	for _, p := range st.players {
 		if _, err := fmt.Fprintf(p.stdin, "%.3f\n", float64(st.begins.UnixMilli())/1000); err != nil {
 			return err
@@ -161,7 +164,7 @@ func (st *stage) begin(ctx context.Context) error {
 
 // inWindow waits until the middle of a window.
 func (st *stage) inWindow(ctx context.Context, n int) error {
-	at := st.begins.Add(time.Duration(n)*(st.bench.window+500*time.Millisecond) + st.bench.window/2)
+	at := st.begins.Add(time.Duration(n)*st.bench.window + st.bench.window/2)
 	clock.Sleep(ctx, at.Sub(st.bench.clk.Now()))
 
 	return ctx.Err()

@@ -2,9 +2,8 @@
 
 python3 train.py NAME KIND WINDOWS SECONDS
 
-It warms up, prints READY, reads the time at which to begin (seconds since 1970) and prints a line RESULT {...} for every
-window. Windows are half a second apart, so that programs that begin together work at the same time. KIND is what it
-does; see the end.
+It warms up, prints READY, reads when the first window begins (seconds since 1970), works and prints a line
+RESULT {...} for every window. KIND is what it does; see the end.
 """
 
 import ctypes
@@ -18,22 +17,24 @@ def say(word, **values):
 
 
 def windows(name, count, seconds, start, step, wait):
-    """Call step again and again in every window, and wait for the GPU every 20 steps."""
-    for i in range(count):
-        begin = start + i * (seconds + 0.5)
-        if time.time() > begin + 0.2:
-            say("LATE", name=name, window=i, by=time.time() - begin)
-        while time.time() < begin:
-            time.sleep(0.002)
+    """Call step again and again, wait for the GPU every 20 steps, and say at the end of each window how many it were.
 
-        t0, steps = time.time(), 0
-        while time.time() - t0 < seconds:
-            step()
-            steps += 1
-            if steps % 20 == 0:
-                wait()
-        wait()
-        say("RESULT", name=name, window=i, steps=steps, rate=steps / (time.time() - t0))
+    What is done before the start is not counted: by then whatever was saved up while the programs got ready is gone.
+    """
+    wait()
+    begin, steps, i = time.time(), 0, -1
+    end = start
+    while i < count:
+        step()
+        steps += 1
+        if steps % 20 == 0:
+            wait()
+        if time.time() >= end:
+            wait()
+            now = time.time()
+            if i >= 0:
+                say("RESULT", name=name, window=i, steps=steps, rate=steps / (now - begin))
+            begin, steps, i, end = now, 0, i + 1, end + seconds
 
 
 def network(width, rows, layers=4):
@@ -136,14 +137,14 @@ def plain():
     ticks = ctypes.c_uint64(1_000_000)
     arguments = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(ticks), ctypes.c_void_p))
 
-    def step():
+    def step(_alive=ticks):
         call("cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, None, arguments, None)
 
     return step, lambda: call("cuCtxSynchronize")
 
 
 def ready(name):
-    """Wait for the others, and return when to begin."""
+    """Wait for the others, and return when the first window begins."""
     say("READY", name=name)
     return float(sys.stdin.readline())
 
