@@ -22,19 +22,21 @@ def windows(name, count, seconds, start, step, wait):
     What is done before the start is not counted: by then whatever was saved up while the programs got ready is gone.
     """
     wait()
-    begin, steps, i = time.time(), 0, -1
-    end = start
+    steps, i, end = 0, -1, start
     while i < count:
         step()
         steps += 1
         if steps % 20 == 0:
             wait()
-        if time.time() >= end:
-            wait()
-            now = time.time()
+        if time.time() < end:
+            continue
+
+        # A program that was held back may be late by whole windows, in which it got nothing done.
+        wait()
+        while i < count and time.time() >= end:
             if i >= 0:
-                say("RESULT", name=name, window=i, steps=steps, rate=steps / (now - begin))
-            begin, steps, i, end = now, 0, i + 1, end + seconds
+                say("RESULT", name=name, window=i, steps=steps, rate=steps / seconds)
+            steps, i, end = 0, i + 1, end + seconds
 
 
 def network(width, rows, layers=4):
