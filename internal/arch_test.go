@@ -59,6 +59,7 @@ var layers = []struct {
 		true,
 		[]string{
 			"internal/job",
+			"internal/share",
 			"internal/fleet",
 			"internal/tenant",
 			"internal/dataset",

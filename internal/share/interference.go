@@ -1,0 +1,239 @@
+package share
+
+import (
+	"cmp"
+	"encoding/json"
+	"math"
+	"slices"
+	"time"
+)
+
+// Interference is how fast jobs are beside others, as it was observed: their speed beside a neighbour, as a part of
+// what their share of the GPU gives them alone. It is learned for pairs of kinds of jobs. A pair that was seen little is
+// assumed to be like the job is beside others, and a job that was seen little like any other.
+//
+// A nil Interference has seen nothing.
+type Interference struct {
+	pairs  map[pair]*seen
+	kinds  map[string]*seen
+	parted map[pair]bool // the lesser name first
+}
+
+type pair struct{ job, beside string }
+
+// seen is the mean of observations, of which older ones count less.
+type seen struct {
+	mean   float64
+	weight float64 // at that time
+	at     time.Time
+}
+
+const (
+	// usual is what a job reaches of its share beside another, as measured on an H200: between 98.0 and 99.8 % with
+	// tokens, and 94.5 % without.
+	usual = 0.97
+	// trust is how many observations count as much as what is assumed without them.
+	trust = 3
+	// halfLife is after what time an observation counts half: programs, drivers and neighbours change.
+	halfLife = 7 * 24 * time.Hour
+
+	// A pair is parted if one of both is slower than partBelow, and stands together again above joinAbove. Between
+	// them it stays as it is, so that it does not go back and forth.
+	partBelow = 0.70
+	joinAbove = 0.85
+	// fewSeen is how many observations a pair needs before it is parted.
+	fewSeen = 3
+
+	slowest, fastest = 0.01, 2 // what is taken for an observation
+)
+
+// NewInterference returns one that has seen nothing.
+func NewInterference() *Interference {
+	return &Interference{pairs: map[pair]*seen{}, kinds: map[string]*seen{}, parted: map[pair]bool{}}
+}
+
+// Observe records how fast a job was beside another. A speed that cannot be is left out.
+func (t *Interference) Observe(now time.Time, job, beside string, speed float64) {
+	if job == "" || beside == "" || math.IsNaN(speed) || speed <= 0 {
+		return
+	}
+
+	speed = min(max(speed, slowest), fastest)
+	p := pair{job, beside}
+
+	if t.pairs[p] == nil {
+		t.pairs[p] = &seen{at: now}
+	}
+	if t.kinds[job] == nil {
+		t.kinds[job] = &seen{at: now}
+	}
+
+	t.pairs[p].add(now, speed)
+	t.kinds[job].add(now, speed)
+
+	switch worst := min(t.pairSpeed(now, job, beside), t.pairSpeed(now, beside, job)); {
+	case worst < partBelow && t.pairs[p].weightAt(now) >= fewSeen-tiny:
+		t.parted[p.ordered()] = true
+	case worst > joinAbove:
+		delete(t.parted, p.ordered())
+	}
+}
+
+func (s *seen) weightAt(now time.Time) float64 {
+	if s == nil {
+		return 0
+	}
+
+	return s.weight * math.Exp2(-max(now.Sub(s.at), 0).Hours()/halfLife.Hours())
+}
+
+func (s *seen) add(now time.Time, value float64) {
+	old := s.weightAt(now)
+	s.mean = (s.mean*old + value) / (old + 1)
+	s.weight = old + 1
+
+	if now.After(s.at) {
+		s.at = now
+	}
+}
+
+// towards returns the mean of the observations and of what is assumed without them.
+func (s *seen) towards(now time.Time, prior float64) float64 {
+	if s == nil {
+		return prior
+	}
+
+	n := s.weightAt(now)
+
+	return (s.mean*n + prior*trust) / (n + trust)
+}
+
+func (p pair) ordered() pair { return pair{min(p.job, p.beside), max(p.job, p.beside)} }
+
+func (t *Interference) pairSpeed(now time.Time, job, beside string) float64 {
+	return t.pairs[pair{job, beside}].towards(now, t.kinds[job].towards(now, usual))
+}
+
+// Speed returns how fast a job is expected to be beside others, as a part of what its share gives it alone. What
+// each of them costs it comes on top of what the others do.
+func (t *Interference) Speed(now time.Time, job string, cuts []Cut) float64 {
+	speed := 1.0
+	for i := range cuts {
+		if t == nil {
+			speed *= usual
+			continue
+		}
+
+		speed *= t.pairSpeed(now, job, cuts[i].Kind)
+	}
+
+	return max(speed, slowest)
+}
+
+// Parted reports whether two kinds of jobs do so badly together that they are kept apart. As time passes without
+// observations, what was seen counts less, and they are tried together again.
+func (t *Interference) Parted(now time.Time, a, b string) bool {
+	return t != nil && t.parted[pair{a, b}.ordered()] &&
+		min(t.pairSpeed(now, a, b), t.pairSpeed(now, b, a)) <= joinAbove
+}
+
+// PartedFrom returns the first of the jobs on a GPU from which a job is kept apart, nil if there is none.
+func (t *Interference) PartedFrom(now time.Time, job string, cuts []Cut) *Cut {
+	if t == nil || len(t.parted) == 0 {
+		return nil
+	}
+
+	for i := range cuts {
+		if t.Parted(now, job, cuts[i].Kind) {
+			return &cuts[i]
+		}
+	}
+
+	return nil
+}
+
+// Leaving returns the index of the job that leaves a GPU on which two that are kept apart stand together, -1 if there
+// are none: of both the one of the lower class, then with the smaller share, then that came later.
+func (t *Interference) Leaving(now time.Time, cuts []Cut) int {
+	for i := range cuts {
+		for k := i + 1; k < len(cuts); k++ {
+			if !t.Parted(now, cuts[i].Kind, cuts[k].Kind) {
+				continue
+			}
+
+			if cmp.Or(cmp.Compare(cuts[i].Class.rank(), cuts[k].Class.rank()), cmp.Compare(cuts[i].Share, cuts[k].Share)) < 0 {
+				return i
+			}
+
+			return k
+		}
+	}
+
+	return -1
+}
+
+// rank orders the classes, the lowest first.
+func (c Class) rank() int {
+	switch c {
+	case Opportunistic:
+		return 0
+	case Guaranteed:
+		return 2
+	case Normal, "":
+	}
+
+	return 1
+}
+
+// record is an Interference in JSON.
+type record struct {
+	Job    string    `json:"job"`
+	Beside string    `json:"beside,omitempty"` // "" for the job beside all others
+	Speed  float64   `json:"speed"`
+	Weight float64   `json:"weight"`
+	At     time.Time `json:"at"`
+	Parted bool      `json:"parted,omitempty"`
+}
+
+// MarshalJSON writes what was seen, in order.
+func (t *Interference) MarshalJSON() ([]byte, error) {
+	list := make([]record, 0, len(t.pairs)+len(t.kinds))
+	for k, s := range t.kinds {
+		list = append(list, record{Job: k, Speed: s.mean, Weight: s.weight, At: s.at})
+	}
+
+	for p, s := range t.pairs {
+		list = append(list, record{p.job, p.beside, s.mean, s.weight, s.at, t.parted[p.ordered()]})
+	}
+
+	slices.SortFunc(list, func(a, b record) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Beside, b.Beside))
+	})
+
+	return json.Marshal(list)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (t *Interference) UnmarshalJSON(text []byte) error {
+	var list []record
+	if err := json.Unmarshal(text, &list); err != nil {
+		return err
+	}
+
+	*t = *NewInterference()
+	for _, r := range list {
+		s := &seen{r.Speed, r.Weight, r.At}
+		if r.Beside == "" {
+			t.kinds[r.Job] = s
+			continue
+		}
+
+		p := pair{r.Job, r.Beside}
+		t.pairs[p] = s
+		if r.Parted {
+			t.parted[p.ordered()] = true
+		}
+	}
+
+	return nil
+}
