@@ -7,6 +7,7 @@ import (
 
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/share"
 )
 
 // MaxGPUs is the greatest number of GPUs of one node: a set of GPUs is one uint64.
@@ -20,15 +21,19 @@ type Need struct {
 	Kinds           string // GPU kinds, any of, joined by '|'; "" means any
 	GPUMin, GPUMax  job.Bytes
 	GPUOver         job.Bytes // GPUs with more memory than this
-	CPUs            job.CPUs
-	Memory          job.Bytes
-	Place           job.Place
-	Avoid           string // nodes, joined by '|', each between bars: "|a|b|"
-	Snapshot        bool   // nodes that can save the program and restore it
-	Shared          string // nodes that see this shared file system; "" for any
-	Secrets         bool   `json:",omitempty"` // nodes whose agents pass secrets on
-	Container       bool   `json:",omitempty"` // nodes that run jobs in containers
-	SameGPU         bool   `json:",omitempty"` // nodes with one GPU model, see MostAlike
+	// Share is the part of its one GPU that is enough for the job, and Cap how much memory of it; 0 for a whole GPU, and for
+	// as much memory as the share. Policies that do not share give it a whole one.
+	Share     float64   `json:",omitempty"`
+	Cap       job.Bytes `json:",omitempty"`
+	CPUs      job.CPUs
+	Memory    job.Bytes
+	Place     job.Place
+	Avoid     string // nodes, joined by '|', each between bars: "|a|b|"
+	Snapshot  bool   // nodes that can save the program and restore it
+	Shared    string // nodes that see this shared file system; "" for any
+	Secrets   bool   `json:",omitempty"` // nodes whose agents pass secrets on
+	Container bool   `json:",omitempty"` // nodes that run jobs in containers
+	SameGPU   bool   `json:",omitempty"` // nodes with one GPU model, see MostAlike
 	// Builder is what nodes need to make the job's Python environment, and Python the version of that; "" for any.
 	Builder job.Builder `json:",omitempty"`
 	Python  string      `json:",omitempty"`
@@ -68,6 +73,10 @@ func NeedOf(s *job.Spec, floor job.Floor, avoid []id.Node) Need {
 
 	if r.GPUs.Min > 0 && r.GPUs.Max == 0 {
 		n.MaxGPUs = MaxGPUs
+	}
+
+	if r.GPUShare > 0 && r.GPUShare < 1 && n.MaxGPUs == 1 && n.MaxNodes == 1 {
+		n.Share, n.Cap = r.GPUShare, r.GPUMemory.Min
 	}
 
 	if r.Nodes.Min > 0 && r.Nodes.Max == 0 {
@@ -214,24 +223,43 @@ func (m *Matcher) Fits(r *Room) (gpus uint64, ok bool) {
 	return gpus, !m.barred(r)
 }
 
-// FitsPart reports of which GPUs a rank could get a share: shared ones with enough left, and
+// FitsPart reports of which GPUs a rank could get a part: shared ones on which it may stand beside the others, and
 // free ones.
-func (m *Matcher) FitsPart(r *Room, share float64) (shared, free uint64, ok bool) {
+func (m *Matcher) FitsPart(r *Room, c *share.Cut) (shared, free uint64, ok bool) {
 	n := &m.Need
 	if !r.Open || r.CPUs < n.CPUs || r.Memory < n.Memory || !r.Node.Class.Allows(n.Place) || n.GPUs > 1 || n.Nodes > 1 ||
 		m.barred(r) {
 		return 0, 0, false
 	}
 
-	for _, p := range r.Parts {
-		if p.Held+share <= 1+tiny {
-			shared |= p.GPU
+	for i := range r.Parts {
+		if g := r.Shared(i); g.Fits(c) == share.NoObstacle {
+			shared |= r.Parts[i].GPU
 		}
 	}
 
 	shared, free = m.gpus(r, shared&r.Sound), m.gpus(r, r.Free)
 
+	for set := free; set != 0; set &= set - 1 {
+		if g := (share.GPU{Memory: r.memoryOf(set & -set)}); g.Fits(c) != share.NoObstacle {
+			free &^= set & -set
+		}
+	}
+
 	return shared, free, shared|free != 0
+}
+
+// Shared returns the i-th of the GPUs that are shared, with who shares it.
+func (r *Room) Shared(i int) share.GPU {
+	return share.GPU{Memory: r.memoryOf(r.Parts[i].GPU), Cuts: r.Parts[i].Cuts}
+}
+
+func (r *Room) memoryOf(gpu uint64) job.Bytes {
+	if g := r.Node.Inventory.GPU(bits.TrailingZeros64(gpu)); g != nil {
+		return g.Memory
+	}
+
+	return 0
 }
 
 // MatchingGPUs returns the node's working GPUs that match the need, free or not.

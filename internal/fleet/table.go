@@ -8,6 +8,7 @@ import (
 
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/share"
 )
 
 // Room is a node with its free resources and the runs that hold the rest.
@@ -34,17 +35,24 @@ type Hold struct {
 	Share  float64 // of the one GPU, if it is shared; 0 for whole ones
 	CPUs   job.CPUs
 	Memory job.Bytes
+	Cap    job.Bytes `json:",omitempty"` // of the memory of a shared GPU; 0 for as much as the share
 	Since  time.Time // when the run was ordered
 	Ends   time.Time // expected; zero if unknown
-	// Of a run without an expected end: what it runs, and how many seconds of such a run it gets done in a second.
+	// What it runs, and how many seconds of a run without an expected end it gets done in a second.
 	Program string  `json:",omitempty"`
 	Pace    float64 `json:",omitempty"` // 0 for 1
 }
 
-// Part is a shared GPU and how much of it is held.
+// Cut returns what the run has of a GPU that it shares.
+func (h *Hold) Cut() share.Cut {
+	return share.Cut{Job: h.Job, Owner: h.Owner, Share: h.Share, Cap: h.Cap, Kind: h.Program}
+}
+
+// Part is a shared GPU, how much of it is held, and by whom.
 type Part struct {
 	GPU  uint64 // its bit
 	Held float64
+	Cuts []share.Cut // never changed in place
 }
 
 // Table is the table of all nodes with what is free on them.
@@ -145,39 +153,62 @@ func (r *Room) recount() {
 	for i := range r.Holds {
 		h := &r.Holds[i]
 		r.Free &^= h.GPUs
-		r.Share(h.GPUs, h.Share)
 		r.CPUs -= h.CPUs
 		r.Memory -= h.Memory
+
+		if h.Share > 0 {
+			r.Cut(h.GPUs, h.Cut())
+		}
 	}
 }
 
-// Share adds a run's share of a GPU, or subtracts it if share is negative. The list of parts
-// is replaced, because views have the old one.
-func (r *Room) Share(gpu uint64, share float64) {
-	if share == 0 {
+// PartOf returns the index of a GPU among those that are shared, -1 if it is not.
+func (r *Room) PartOf(gpu uint64) int {
+	return slices.IndexFunc(r.Parts, func(p Part) bool { return p.GPU == gpu })
+}
+
+// Cut gives a job a part of a GPU. The list of parts is replaced, because views have the old one.
+func (r *Room) Cut(gpu uint64, c share.Cut) {
+	r.Parts = slices.Clone(r.Parts)
+	at := r.PartOf(gpu)
+	if at < 0 {
+		r.Parts = append(r.Parts, Part{GPU: gpu})
+		at = len(r.Parts) - 1
+	}
+
+	p := &r.Parts[at]
+	p.Held += c.Share
+	p.Cuts = append(slices.Clone(p.Cuts), c)
+	r.Free &^= gpu
+}
+
+// Uncut takes its part of a GPU from a job. A GPU of which nobody has a part any more is free.
+func (r *Room) Uncut(gpu uint64, j id.Job, part float64) {
+	at := r.PartOf(gpu)
+	if at < 0 {
 		return
 	}
 
-	parts := slices.Clone(r.Parts)
-	at := slices.IndexFunc(parts, func(p Part) bool { return p.GPU == gpu })
-	if at < 0 {
-		parts = append(parts, Part{GPU: gpu})
-		at = len(parts) - 1
+	r.Parts = slices.Clone(r.Parts)
+	p := &r.Parts[at]
+	p.Cuts = slices.Clone(p.Cuts)
+
+	// A job that is about to get another part of the same GPU has two.
+	if i := slices.IndexFunc(p.Cuts, func(c share.Cut) bool { return c.Job == j && c.Share == part }); i >= 0 {
+		p.Cuts = slices.Delete(p.Cuts, i, i+1)
 	}
 
-	parts[at].Held += share
-	if parts[at].Held < tiny {
-		parts = slices.Delete(parts, at, at+1)
+	p.Held = 0
+
+	for i := range p.Cuts {
+		p.Held += p.Cuts[i].Share
+	}
+
+	if len(p.Cuts) == 0 {
+		r.Parts = slices.Delete(r.Parts, at, at+1)
 		r.Free |= gpu & r.Sound
-	} else {
-		r.Free &^= gpu
 	}
-
-	r.Parts = parts
 }
-
-// tiny is less than any share that a job can ask for.
-const tiny = 1e-6
 
 // Remove removes a node from the table.
 func (t *Table) Remove(n id.Node) {

@@ -195,7 +195,7 @@ func (c *checker) stop(s *Stop) error {
 		for i := range room.Holds {
 			if h := &room.Holds[i]; h.Run == r.Run {
 				if h.Share > 0 {
-					room.Share(h.GPUs, -h.Share)
+					room.Uncut(h.GPUs, h.Job, h.Share)
 				} else {
 					room.Free |= h.GPUs & room.Sound
 				}
@@ -355,14 +355,16 @@ func (c *checker) dedicate(at int, room *fleet.Room, owner id.User) {
 // part allocates a share of one GPU.
 func (c *checker) part(s *Start, room *fleet.Room, allocation Allocation) error {
 	need := &c.matcher.Need
-	shared, free, ok := c.matcher.FitsPart(room, allocation.Share)
+	cut := CutOf(s.Item, allocation.Share)
+	shared, free, ok := c.matcher.FitsPart(room, &cut)
 	if !ok || bits.OnesCount64(allocation.GPUs) != 1 || allocation.GPUs&^(shared|free) != 0 {
 		return refuse(s.Item.Job, "a share of %g of GPU %v of node %s is not available to it",
 			allocation.Share, fleet.Indices(allocation.GPUs), allocation.Node)
 	}
 
-	if o := s.Item.Outlook; o == nil ||
-		RateOn(o.Speed, s.Allocations, func(id.Node) *fleet.Node { return room.Node }) <= 0 {
+	// What it asks for it can do with; other parts only if it was measured on them.
+	if o := s.Item.Outlook; allocation.Share != need.Share && (o == nil ||
+		RateOn(o.Speed, s.Allocations, func(id.Node) *fleet.Node { return room.Node }) <= 0) {
 		return refuse(
 			s.Item.Job,
 			"it declares no speed for a share of %g of a GPU of node %s",
@@ -371,7 +373,7 @@ func (c *checker) part(s *Start, room *fleet.Room, allocation Allocation) error 
 		)
 	}
 
-	room.Share(allocation.GPUs, allocation.Share)
+	room.Cut(allocation.GPUs, cut)
 	room.CPUs -= need.CPUs
 	room.Memory -= need.Memory
 

@@ -21,6 +21,19 @@ func KeepsAlike(p Policy) bool {
 	return ok && k.KeepsAlike()
 }
 
+// Sharer is a policy that gives jobs that ask for a part of a GPU no more than that. The others give them a whole one.
+type Sharer interface {
+	Policy
+	Shares() bool
+}
+
+// Shares reports whether a policy lets jobs share GPUs.
+func Shares(p Policy) bool {
+	s, ok := p.(Sharer)
+
+	return ok && s.Shares()
+}
+
 // Refuser is a policy that cannot work with some feature. Server and simulator refuse to start
 // with the combination.
 type Refuser interface {

@@ -26,7 +26,7 @@ func (v *View) Carry(c Checked) {
 		for _, a := range s.Allocations {
 			hold := fleet.Hold{
 				Job: s.Item.Job, Owner: s.Item.User, GPUs: a.GPUs, Share: a.Share, CPUs: need.CPUs, Memory: need.Memory,
-				Since: v.Now,
+				Cap: need.Cap, Since: v.Now, Program: s.Item.Program.Key,
 			}
 			if s.Item.Lasts > 0 {
 				hold.Ends = v.Now.Add(s.Item.Lasts)
@@ -60,7 +60,7 @@ func vacate(r *fleet.Room, run id.Run) {
 		}
 
 		if h.Share > 0 {
-			r.Share(h.GPUs, -h.Share)
+			r.Uncut(h.GPUs, h.Job, h.Share)
 		} else {
 			r.Free |= h.GPUs & r.Sound
 		}
@@ -75,7 +75,7 @@ func vacate(r *fleet.Room, run id.Run) {
 // occupy gives a run what it holds.
 func occupy(r *fleet.Room, h fleet.Hold) {
 	if h.Share > 0 {
-		r.Share(h.GPUs, h.Share)
+		r.Cut(h.GPUs, h.Cut())
 	} else {
 		r.Free &^= h.GPUs
 	}

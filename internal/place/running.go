@@ -8,6 +8,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/queue"
+	"trainyard/internal/share"
 )
 
 // Running is a job that holds nodes.
@@ -152,6 +153,11 @@ func (r *Running) GPUCount() float64 {
 	}
 
 	return float64(r.GPUs)
+}
+
+// CutOf returns what a job has of a GPU if it gets a part of it.
+func CutOf(it *queue.Item, part float64) share.Cut {
+	return share.Cut{Job: it.Job, Owner: it.User, Share: part, Cap: it.Shape.Need.Cap, Kind: it.Program.Key}
 }
 
 // ExpectedRate returns the units of work per second that a job is expected to do on allocations:

@@ -55,6 +55,27 @@ func measuredTime(it *queue.Item, gpu *fleet.GPU, gpus, nodes int) (time.Duratio
 	return it.Spec.Capped(d), known
 }
 
+// PartRate returns the units per second on a part of a GPU: as measured, or else the same part of what the whole GPU
+// gives, which is what a job gets that uses all of its time.
+func PartRate(c *job.Curve, part float64) float64 {
+	if rate := c.OnPart(part); rate > 0 {
+		return rate
+	}
+
+	return part * c.Rate(1, 1)
+}
+
+// RunTimeOnPart is RunTimeOf for a part of one GPU. What its owner expects is for the part that it asks for.
+func RunTimeOnPart(it *queue.Item, lasts time.Duration, gpu *fleet.GPU, part float64) time.Duration {
+	if o := it.Outlook; o != nil && o.Speed != nil && gpu != nil {
+		if d, known := o.RemainingTime(PartRate(o.Speed.On(gpu.Model, gpu.Memory), part)); known {
+			return it.Spec.Capped(d)
+		}
+	}
+
+	return RunTimeOf(it, lasts, gpu, 1, 1)
+}
+
 // RunTimeIn returns how long a job runs on as many GPUs of a set as it asks for, on each of its nodes.
 func RunTimeIn(it *queue.Item, n *fleet.Node, set uint64) time.Duration {
 	need := &it.Shape.Need
@@ -104,7 +125,13 @@ func RunTimeOn(it *queue.Item, allocations []Allocation, node func(id.Node) *fle
 	var longest time.Duration
 
 	for _, a := range allocations {
-		if n := node(a.Node); n != nil {
+		n := node(a.Node)
+
+		switch {
+		case n == nil:
+		case a.Share > 0:
+			longest = max(longest, RunTimeOnPart(it, it.Lasts, FirstGPU(n, a.GPUs), a.Share))
+		default:
 			longest = max(longest, RunTime(it, FirstGPU(n, a.GPUs), gpus, len(allocations)))
 		}
 	}

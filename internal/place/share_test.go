@@ -75,6 +75,18 @@ func TestCheckOfShares(t *testing.T) {
 		"the whole GPU when the sharer is stopped": {func(first *place.Running, item func(uint64) *queue.Item) place.Plan {
 			return place.Plan{Stops: []place.Stop{{Running: first, Reason: "gives way"}}, Starts: []place.Start{start(item(2), 1, 0)}}
 		}, 1, ""},
+		"a share that it asks for": {func(_ *place.Running, item func(uint64) *queue.Item) place.Plan {
+			it := item(2)
+			it.Shape.Need.Share, it.Outlook = 0.3, &job.Outlook{}
+
+			return place.Plan{Starts: []place.Start{start(it, 1, 0.3)}}
+		}, 1, ""},
+		"more memory than is left": {func(_ *place.Running, item func(uint64) *queue.Item) place.Plan {
+			it := item(2)
+			it.Shape.Need.Share, it.Shape.Need.Cap = 0.3, 4<<30
+
+			return place.Plan{Starts: []place.Start{start(it, 1, 0.3)}}
+		}, 0, "a share of 0.3 of GPU [0]"},
 		"a share of two GPUs": {func(_ *place.Running, item func(uint64) *queue.Item) place.Plan {
 			return place.Plan{Starts: []place.Start{start(item(2), 3, 0.5)}}
 		}, 0, "a share of 0.5"},
@@ -100,5 +112,32 @@ func TestWhoSharesIsServedByHisShare(t *testing.T) {
 	first.Began = time.Unix(0, 0)
 	if got := first.Served(time.Unix(100, 0)); got != 50 {
 		t.Errorf("a hundred seconds of half a GPU are %g GPU-seconds, want 50", got)
+	}
+}
+
+func TestWhyAJobCannotStandBesideAnother(t *testing.T) {
+	t.Parallel()
+	v, _, item := sharing(t)
+	v.Rooms[0].Free = 0 // the second GPU is held, too
+	need := item(2).Shape.Need
+	need.Share = 0.7
+
+	why := place.Explain(v, place.QueuedJob{Job: "j2", Need: need}, place.Verdict{Policy: "rules", Shares: true})
+	for _, words := range []string{"70% of a GPU and 1 CPU needed", "GPU 0 of a: 70% needed, 50% left beside j1"} {
+		if !strings.Contains(why.Sentence, words) {
+			t.Errorf("%q does not say %q", why.Sentence, words)
+		}
+	}
+
+	need.Share = 0.5
+	why = place.Explain(v, place.QueuedJob{Job: "j2", Need: need}, place.Verdict{Policy: "rules", Shares: true, Due: true})
+	if why.Blocker != place.BlockNone {
+		t.Errorf("half of GPU 0 is left, and %s: %s", why.Blocker, why.Sentence)
+	}
+
+	// Under a policy that does not share, it waits for a whole GPU.
+	why = place.Explain(v, place.QueuedJob{Job: "j2", Need: need}, place.Verdict{Policy: "fifo"})
+	if why.Blocker != place.BlockResources || strings.Contains(why.Sentence, "beside") {
+		t.Errorf("%s: %s", why.Blocker, why.Sentence)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/money"
 	"trainyard/internal/queue"
+	"trainyard/internal/share"
 	"trainyard/internal/tenant"
 )
 
@@ -40,6 +41,8 @@ type View struct {
 	Offers []fleet.Offer      `json:",omitempty"` // what can be provisioned now, cheapest first; MaxNodes is how many more
 	Leases []*fleet.Lease     `json:",omitempty"` // that have not ended, by number
 	Past   *queue.Past        `json:",omitempty"` // durations of earlier runs; nil if unknown
+
+	Beside *share.Interference `json:",omitempty"` // how fast jobs are beside others on a GPU; nil if unknown
 
 	NodeLimit NodeLimit       `json:",omitzero"`  // the yard's limit on provisioned nodes
 	Network   dataset.Network `json:",omitzero"`  // over which datasets and checkpoints travel

@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/share"
 )
 
 // Blocker is the reason why a job is queued, as one word for programs.
@@ -108,6 +109,7 @@ type QueuedJob struct {
 // Verdict is what the last plan came to for a job that it did not start.
 type Verdict struct {
 	Policy      string       // name
+	Shares      bool         // it lets jobs share GPUs
 	Reservation *Reservation // of the plan, nil if it made none
 	Said        bool         // the policy says why it lets the job wait; the sentence is left to it
 	// Due says that the yard has changed since, or that the job is new: the next plan decides.
@@ -171,6 +173,7 @@ func applyDataRule(v *View, need fleet.Need, w Why, rule string) Why {
 func explain(v *View, j *QueuedJob, verdict *Verdict) Why {
 	need := j.Need
 	m := fleet.NewMatcher(need)
+	cut := &share.Cut{Job: j.Job, Owner: need.Owner, Share: need.Share, Cap: need.Cap}
 	var eligible, open, fit []*fleet.Room
 
 	for i := range v.Rooms {
@@ -187,7 +190,7 @@ func explain(v *View, j *QueuedJob, verdict *Verdict) Why {
 
 		open = append(open, r)
 
-		if _, ok := m.Fits(r); ok {
+		if _, ok := m.Fits(r); ok || verdict.Shares && hasPart(m, r, cut) {
 			fit = append(fit, r)
 		}
 	}
@@ -237,6 +240,9 @@ func explain(v *View, j *QueuedJob, verdict *Verdict) Why {
 	if len(fit) < need.Nodes {
 		w := occupied(v, m, open, fit, j.Job, verdict.Reservation)
 		w.Sentence += dedicatedRoom(v, need) + roomElsewhere(v, need)
+		if verdict.Shares && need.Share > 0 {
+			w.Sentence += besideNobody(m, open, cut)
+		}
 
 		return w
 	}

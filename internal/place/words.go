@@ -15,8 +15,16 @@ func NeedWords(n fleet.Need) string {
 
 	if n.GPUs > 0 {
 		what := humanize.Count(n.GPUs, "GPU")
+		if n.Share > 0 {
+			what = humanize.Percent(n.Share) + " of a GPU"
+		}
+
 		if n.Kinds != "" {
-			what = humanize.Times(n.GPUs, strings.NewReplacer("|", " or ", ":", " ").Replace(n.Kinds))
+			kinds := strings.NewReplacer("|", " or ", ":", " ").Replace(n.Kinds)
+			what = humanize.Times(n.GPUs, kinds)
+			if n.Share > 0 {
+				what = humanize.Percent(n.Share) + " of a GPU of kind " + kinds
+			}
 		}
 
 		switch {

@@ -115,6 +115,7 @@ func (y *Yard) bookNodes(r *jobRecord, run *runRecord) {
 			Share:  k.Share,
 			CPUs:   k.CPUs,
 			Memory: k.Memory,
+			Cap:    r.entry.Shape.Need.Cap,
 			Since:  run.Ordered,
 			Ends:   ends,
 

@@ -35,6 +35,9 @@ func (y *Yard) promise(r *jobRecord, s *place.Start) {
 				Share:  allocation.Share,
 				CPUs:   need.CPUs,
 				Memory: need.Memory,
+				Cap:    need.Cap,
+
+				Program: s.Item.Program.Key,
 			},
 		)
 	}

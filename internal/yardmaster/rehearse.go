@@ -342,7 +342,7 @@ func (h *Rehearsal) verdict(o *rehearsedJob, plan *place.Plan, held map[id.Job]h
 		Job: j, Need: o.need, Short: plan.Reservation.EndsBefore(h.view.Now, o.last), Rule: o.rule,
 	}
 	w := place.Explain(h.view, queued, place.Verdict{
-		Policy: h.policy.Name(), Reservation: plan.Reservation, Said: reason != "",
+		Policy: h.policy.Name(), Shares: place.Shares(h.policy), Reservation: plan.Reservation, Said: reason != "",
 	})
 	considerOffers(&w, o.need, without(h.offers, h.view.Exhausted), h.view.Exhausted, h.policy.Name(), h.view.Now)
 	addReasons(&w, reason)

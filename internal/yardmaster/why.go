@@ -71,7 +71,7 @@ func (s *Snapshot) View(now time.Time) *place.View {
 // Answer says why the queued jobs with a question wait. The view is that of the snapshot.
 func (s *Snapshot) Answer(v *place.View, q Question) place.Why {
 	w := place.Explain(v, place.QueuedJob{Job: q.Job, Need: q.Need, Short: q.Short, Rule: q.Rule}, place.Verdict{
-		Policy: s.policy, Reservation: q.Reservation, Said: q.Said, Due: q.Due,
+		Policy: s.policy, Shares: s.shares, Reservation: q.Reservation, Said: q.Said, Due: q.Due,
 	})
 	if len(s.offers) > 0 {
 		considerOffers(&w, q.Need, without(s.offers, s.exhausted), s.exhausted, s.policy, v.Now)

@@ -9,6 +9,8 @@ import (
 	"trainyard/internal/fleet"
 	"trainyard/internal/place"
 	"trainyard/internal/place/andreas/problem"
+	"trainyard/internal/queue"
+	"trainyard/internal/share"
 )
 
 // allocate selects the nodes and GPUs for the assigned candidates. Tasks that keep their present
@@ -131,6 +133,7 @@ func (y *planner) tryAllocate(i int32, avoid []int32) bool {
 // with the least left, or else a free one on the fullest node.
 func (y *planner) sharing(t *problem.Task, o *problem.Candidate, avoid []int32) (room int32, gpu uint64, ok bool) {
 	match := y.ShapeOf(t.Item.Shape).Match
+	cut := place.CutOf(t.Item, o.Share)
 	most := -1.0
 	for _, at := range y.Kinds[o.Kind].Rooms {
 		r := &y.Rooms[at]
@@ -138,9 +141,10 @@ func (y *planner) sharing(t *problem.Task, o *problem.Candidate, avoid []int32) 
 			continue
 		}
 
-		shared, _, _ := match.FitsPart(r, o.Share)
-		for _, p := range r.Parts {
-			if p.GPU&shared != 0 && p.Held > most {
+		shared, _, _ := match.FitsPart(r, &cut)
+		for i := range r.Parts {
+			p := &r.Parts[i]
+			if p.GPU&shared != 0 && p.Held > most && y.View.Beside.PartedFrom(y.Now, cut.Kind, p.Cuts) == nil {
 				room, gpu, most = at, p.GPU, p.Held
 			}
 		}
@@ -161,7 +165,7 @@ func (y *planner) keepSeats(i int32) bool {
 	need := &t.Item.Shape.Need
 	for k, s := range t.Running.Allocations {
 		r := &y.Rooms[t.CurrentRooms[k]]
-		if !isFree(r, s) || r.CPUs < need.CPUs || r.Memory < need.Memory {
+		if !isFree(r, t.Item, s) || r.CPUs < need.CPUs || r.Memory < need.Memory {
 			return false
 		}
 	}
@@ -172,15 +176,19 @@ func (y *planner) keepSeats(i int32) bool {
 }
 
 // isFree reports whether the GPUs of a seat, or its part of one, are free.
-func isFree(r *fleet.Room, s place.Allocation) bool {
+func isFree(r *fleet.Room, it *queue.Item, s place.Allocation) bool {
 	if s.Share == 0 || s.GPUs&r.Free != 0 {
 		return s.GPUs&^r.Free == 0
 	}
 
-	return slices.ContainsFunc(r.Parts, func(p fleet.Part) bool {
-		return p.GPU == s.GPUs &&
-			p.Held+s.Share <= 1+problem.Epsilon
-	})
+	at := r.PartOf(s.GPUs)
+	if at < 0 {
+		return false
+	}
+
+	cut, gpu := place.CutOf(it, s.Share), r.Shared(at)
+
+	return gpu.Fits(&cut) == share.NoObstacle
 }
 
 // tightest returns the room of a candidate's kind that has enough GPUs for a task and the fewest

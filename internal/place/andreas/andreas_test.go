@@ -545,6 +545,7 @@ func TestSharedGPUs(t *testing.T) {
 	part := func(node string, gpu uint64) place.Allocation {
 		return place.Allocation{Node: id.Node(node), GPUs: gpu, Share: 0.5}
 	}
+	asksForHalf := job.Resources{GPUs: job.Range{Min: 1, Max: 1}, Nodes: job.Range{Min: 1, Max: 1}, GPUShare: 0.5}
 	for name, tc := range map[string]struct {
 		yard func(c *cluster)
 		want map[id.Job]string
@@ -589,6 +590,23 @@ func TestSharedGPUs(t *testing.T) {
 				c.wait(want{speed: half(0.95), due: 10 * hour, late: 1})
 			},
 			map[id.Job]string{"j1": "stays", "j2": "stays", "j3": ""}, 0b1,
+		},
+		"two that ask for half a GPU share one": {
+			func(c *cluster) {
+				c.node("t1", "TESLA", 4)
+				c.wait(want{lasts: hour, spec: asksForHalf, due: 10 * hour, late: 1})
+				c.wait(want{lasts: hour, spec: asksForHalf, due: 10 * hour, late: 1})
+			},
+			map[id.Job]string{"j1": "0.5 TESLA", "j2": "0.5 TESLA"}, 0b1,
+		},
+		"also if only their speed on a whole GPU is known": {
+			func(c *cluster) {
+				c.node("t1", "TESLA", 4)
+				speed := job.NewSpeed(3600, 0, 0, job.Rate{GPU: "TESLA", GPUs: 1, PerSecond: 1})
+				c.wait(want{speed: speed, spec: asksForHalf, due: 10 * hour, late: 1})
+				c.wait(want{speed: speed, spec: asksForHalf, due: 10 * hour, late: 1})
+			},
+			map[id.Job]string{"j1": "0.5 TESLA", "j2": "0.5 TESLA"}, 0b1,
 		},
 		"one grows to a whole GPU when it would be late": {
 			func(c *cluster) {

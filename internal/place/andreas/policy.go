@@ -83,6 +83,9 @@ func (*Policy) Name() string { return "andreas" }
 // Revises reports that the policy stops, moves and resizes running jobs where that saves money.
 func (*Policy) Revises() bool { return true }
 
+// Shares reports that jobs share GPUs: those that ask for a part of one, and those that were measured on one.
+func (*Policy) Shares() bool { return true }
+
 // Plan returns the cheapest plan that the search finds.
 func (p *Policy) Plan(v *place.View) place.Plan { return p.Search(v, nil) }
 

@@ -16,6 +16,7 @@ import (
 	"trainyard/internal/place"
 	"trainyard/internal/place/andreas"
 	"trainyard/internal/place/andreas/published"
+	"trainyard/internal/share"
 )
 
 // all are the policies of the package, each with every search.
@@ -147,7 +148,7 @@ func (c *cluster) start(w want) bool {
 		seat := place.Allocation{Node: r.Node.ID}
 
 		if part := partOf(w.speed, &r); part > 0 {
-			shared, free, ok := m.FitsPart(&r, part)
+			shared, free, ok := m.FitsPart(&r, &share.Cut{Share: part})
 			if !ok {
 				continue
 			}

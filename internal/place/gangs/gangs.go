@@ -108,6 +108,9 @@ func (p Policy) Refuses(f place.Feature) string {
 // KeepsAlike reports that jobs are kept on one kind of node where one can hold them, and those with same_gpu always.
 func (p Policy) KeepsAlike() bool { return true }
 
+// Shares reports whether the policy lets jobs share GPUs.
+func (p Policy) Shares() bool { return place.Shares(p.inner) }
+
 // Search is Plan with a time limit.
 func (p Policy) Search(v *place.View, stop func() bool) place.Plan {
 	r := &round{policy: p, view: v, spans: map[*queue.Shape]bool{}, matchers: map[*queue.Shape]*fleet.Matcher{}}

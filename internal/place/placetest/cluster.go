@@ -184,6 +184,8 @@ func (c *Cluster) HoldOf(s place.Start, seat place.Allocation) fleet.Hold {
 		Job:    s.Item.Job,
 		Owner:  s.Item.User,
 		GPUs:   seat.GPUs,
+		Share:  seat.Share,
+		Cap:    s.Item.Shape.Need.Cap,
 		CPUs:   s.Item.Shape.Need.CPUs,
 		Memory: s.Item.Shape.Need.Memory,
 	}

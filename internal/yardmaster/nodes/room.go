@@ -70,7 +70,8 @@ func (r *Nodes) Vacant(s *place.Start) bool {
 		free := room.Free
 
 		if allocation.Share > 0 {
-			shared, whole, _ := fleet.NewMatcher(*need).FitsPart(room, allocation.Share)
+			cut := place.CutOf(s.Item, allocation.Share)
+			shared, whole, _ := fleet.NewMatcher(*need).FitsPart(room, &cut)
 			free = shared | whole
 			for i := range room.Holds { // a share may be promised of a GPU that a run still holds
 				if h := &room.Holds[i]; h.Share == 0 {

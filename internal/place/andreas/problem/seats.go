@@ -34,7 +34,11 @@ func (y *Yard) occupy(i int32, room int32, seat place.Allocation) {
 	need := &t.Item.Shape.Need
 	taken := bits.OnesCount64(seat.GPUs & r.Free) // a GPU that is shared already was taken before
 	r.Free &^= seat.GPUs
-	r.Share(seat.GPUs, seat.Share)
+
+	if seat.Share > 0 {
+		r.Cut(seat.GPUs, place.CutOf(t.Item, seat.Share))
+	}
+
 	r.CPUs -= need.CPUs
 	r.Memory -= need.Memory
 	y.Indexes[sp.Kind].Move(sp.At, taken)
@@ -50,7 +54,7 @@ func (y *Yard) RemoveSeats(i int32) (seats []place.Allocation, rooms []int32) {
 	for k, room := range rooms {
 		r, sp := &y.Rooms[room], y.Positions[room]
 		if seats[k].Share > 0 {
-			r.Share(seats[k].GPUs, -seats[k].Share)
+			r.Uncut(seats[k].GPUs, t.Item.Job, seats[k].Share)
 		} else {
 			r.Free |= seats[k].GPUs
 		}

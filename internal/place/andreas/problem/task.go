@@ -276,13 +276,47 @@ func (y *Yard) configurationsOf(it *queue.Item) []Configuration {
 // kinds are allowed.
 func (y *Yard) listConfigurations(it *queue.Item) []Configuration {
 	sh := y.ShapeOf(it.Shape)
+	parts := y.parts(it, sh)
+
 	if it.Outlook.Speed != nil {
 		if list := y.measured(it, sh); len(list) > 0 {
-			return list
+			return append(parts, list...)
 		}
 	}
 
-	return y.enumerate(it, sh, func(k int, c count) float64 { return y.guess(it, k, c) })
+	return append(parts, y.enumerate(it, sh, func(k int, c count) float64 { return y.guess(it, k, c) })...)
+}
+
+// parts lists the configurations of a job that asks for a part of a GPU: that part, of each kind, unless it is among
+// those that were measured.
+func (y *Yard) parts(it *queue.Item, sh *Shape) []Configuration {
+	part := it.Shape.Need.Share
+	if part == 0 {
+		return nil
+	}
+
+	var list []Configuration
+
+	for k := range y.Kinds {
+		if sh.most[k] < 1 || y.Kinds[k].id < 0 { // on a node of several kinds it is unknown which GPU the job gets
+			continue
+		}
+
+		var rate float64
+
+		switch curve := y.curve(it.Outlook.Speed, k); {
+		case curve.OnPart(part) > 0:
+			continue
+		case curve.Rate(1, 1) > 0:
+			rate = place.PartRate(curve, part)
+		default:
+			rate = y.guess(it, k, count{1, 1})
+		}
+
+		list = append(list, Configuration{Kind: int32(k), GPUs: 1, Nodes: 1, Share: part, Rate: rate})
+	}
+
+	return list
 }
 
 // measured lists the configurations in which a job was measured. If a part of a GPU is enough for

@@ -164,7 +164,7 @@ func (y *Yard) free() {
 		for k, at := range l.rooms {
 			r, s := &y.Rooms[at], &l.run.Allocations[k]
 			if s.Share > 0 {
-				r.Share(s.GPUs, -s.Share)
+				r.Uncut(s.GPUs, l.run.Job, s.Share)
 			} else {
 				r.Free |= s.GPUs
 			}

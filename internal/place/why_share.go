@@ -1,0 +1,49 @@
+package place
+
+import (
+	"fmt"
+	"math/bits"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/share"
+)
+
+// hasPart reports whether a job could share a GPU of a node with those that share it already.
+func hasPart(m *fleet.Matcher, r *fleet.Room, c *share.Cut) bool {
+	if c.Share == 0 {
+		return false
+	}
+
+	_, _, ok := m.FitsPart(r, c)
+
+	return ok
+}
+
+// besideNobody says why a job that wants a part of a GPU cannot stand beside those that share the one of which most is
+// left, "" if no GPU that it could use is shared.
+func besideNobody(m *fleet.Matcher, open []*fleet.Room, c *share.Cut) string {
+	var best *fleet.Room
+
+	at := -1
+	for _, r := range open {
+		usable := m.MatchingGPUs(r)
+		for i := range r.Parts {
+			if p := &r.Parts[i]; p.GPU&usable != 0 && (best == nil || p.Held < best.Parts[at].Held) {
+				best, at = r, i
+			}
+		}
+	}
+
+	if best == nil {
+		return ""
+	}
+
+	g := best.Shared(at)
+	why := g.Explain(c)
+
+	if why == "" { // CPUs or memory of the node are short
+		return ""
+	}
+
+	return fmt.Sprintf("; GPU %d of %s: %s", bits.TrailingZeros64(best.Parts[at].GPU), best.Node.ID, why)
+}
