@@ -5,15 +5,11 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/money"
 	"trainyard/internal/place"
-	"trainyard/internal/place/timeline"
 )
 
 // reserve keeps a job's nodes for it from the time at which they will be free.
 func (e *engine) reserve(j *queuedJob, o *option) {
-	n := timeline.SizeOf(&j.item.Shape.Need)
-	for _, at := range o.rooms {
-		e.timeline.Reserve(at, o.startsIn, n, o.runs)
-	}
+	e.keep(j, o)
 
 	e.plan.Bookings = append(e.plan.Bookings, place.Booking{
 		Item: j.item, Rooms: o.rooms, StartsIn: o.startsIn, Lasts: o.runs,
@@ -63,6 +59,11 @@ func (e *engine) start(j *queuedJob, o *option, all []option, instead *place.Cou
 	}
 
 	for _, at := range o.rooms {
+		if need.Share > 0 {
+			s.Allocations = append(s.Allocations, e.startPart(j, o, at, match))
+			continue
+		}
+
 		r := e.timeline.Room(at)
 		gpus := fleet.LowestGPUs(match.MatchingGPUs(&r)&r.Free, o.gpus)
 		s.Allocations = append(s.Allocations, place.Allocation{Node: r.Node.ID, GPUs: gpus})

@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/place"
 	"trainyard/internal/place/timeline"
 	"trainyard/internal/queue"
+	"trainyard/internal/share"
 )
 
 // backlog is what is known of the jobs from round to round: how long each queued job will
@@ -35,8 +36,10 @@ type backlog struct {
 	leased    []*queuedJob // for which nodes are provisioned
 	users     queue.Portions[id.User]
 	projects  queue.Portions[id.Project]
-	running   []*place.Running // as the view had them
-	stoppable []stoppableJob   // those of them that could be preempted, by order of submission
+	running   []*place.Running     // as the view had them
+	stoppable []stoppableJob       // those of them that could be preempted, by order of submission
+	demands   map[share.Demand]int // what the queued and the running jobs ask for
+	workload  *share.Workload      // made of that; nil if it has changed
 }
 
 // stoppableJob is a running job that could be preempted.
@@ -57,6 +60,7 @@ func (l *backlog) update(e *engine) {
 		*l = backlog{
 			queue: v.Queue, jobs: map[id.Job]*queuedJob{}, volatile: map[*queuedJob]bool{},
 			shapes: map[*queue.Shape]*shape{}, kins: map[queue.Kin]*kin{}, lanes: newLanes(),
+			demands: map[share.Demand]int{},
 		}
 	}
 
@@ -144,6 +148,7 @@ func (l *backlog) enter(stay uint64, it *queue.Item) *queuedJob {
 
 	j.shape.jobs++
 	l.jobs[it.Job] = j
+	l.demand(&it.Shape.Need, 1)
 	l.undescribed = append(l.undescribed, j)
 
 	return j
@@ -151,6 +156,7 @@ func (l *backlog) enter(stay uint64, it *queue.Item) *queuedJob {
 
 func (l *backlog) leave(j *queuedJob) {
 	l.users.Leave(j.item.User)
+	l.demand(&j.item.Shape.Need, -1)
 
 	if j.item.Project != "" {
 		l.projects.Leave(j.item.Project)
@@ -296,6 +302,7 @@ func (l *backlog) updateRunning(list []*place.Running) {
 
 func (l *backlog) addRunning(r *place.Running) {
 	l.users.Join(r.User)
+	l.demand(&r.Shape.Need, 1)
 
 	if r.Project != "" {
 		l.projects.Join(r.Project)
@@ -309,6 +316,7 @@ func (l *backlog) addRunning(r *place.Running) {
 
 func (l *backlog) removeRunning(r *place.Running) {
 	l.users.Leave(r.User)
+	l.demand(&r.Shape.Need, -1)
 
 	if r.Project != "" {
 		l.projects.Leave(r.Project)

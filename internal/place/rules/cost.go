@@ -28,6 +28,7 @@ type hold struct {
 	pool       int
 	size       int      // GPUs of the node
 	gpus       int      // of those
+	share      float64  // of the one
 	cpus, part job.CPUs // of a run without GPUs: those of the node, and of those
 }
 
@@ -109,6 +110,8 @@ func (e *engine) score(j *queuedJob, o *option) {
 		// And away from GPUs that others could use, most of all from fast ones.
 		o.score += 1e-10 + money.Amount(min(o.pool.TFLOPS, 1e3))*1e-13
 	}
+
+	o.score += money.Amount(o.fragments) * 1e-11 // and to GPUs of which the least becomes useless
 }
 
 func classRank(o *option) int {
@@ -134,6 +137,10 @@ func (e *engine) price(j *queuedJob, o *option) {
 	o.ledgerCost += transfer
 
 	gpus := float64(max(o.gpus, 1))
+	if o.share > 0 {
+		gpus = o.share
+	}
+
 	for _, at := range o.rooms {
 		pool := e.timeline.PoolOf(at)
 		o.marginalCost += e.costs.of(pool).energy.Of(gpus).For(o.runs)
@@ -150,14 +157,14 @@ func (e *engine) price(j *queuedJob, o *option) {
 // charge returns what the ledger will post for the job's part of a node that nobody else uses,
 // by the tariff. It is computed once for all holds alike.
 func (e *engine) charge(j *queuedJob, o *option, pool *timeline.Pool, n *fleet.Node) money.PerHour {
-	key := hold{pool: pool.Index, size: len(n.Inventory.GPUs), gpus: o.gpus}
+	key := hold{pool: pool.Index, size: len(n.Inventory.GPUs), gpus: o.gpus, share: o.share}
 	if o.gpus == 0 {
 		key.cpus, key.part = n.Inventory.CPUs, j.item.Shape.Need.CPUs
 	}
 
 	price, known := e.costs.charges[key]
 	if !known {
-		held := fleet.Hold{GPUs: fleet.LowestGPUs(allGPUs(n), o.gpus), CPUs: j.item.Shape.Need.CPUs}
+		held := fleet.Hold{GPUs: fleet.LowestGPUs(allGPUs(n), o.gpus), Share: o.share, CPUs: j.item.Shape.Need.CPUs}
 		price = ledger.Hourly(n, e.view.Tariff, nil, ledger.HolderOf(&held, ""))
 		e.costs.charges[key] = price
 	}
@@ -180,7 +187,7 @@ func allGPUs(n *fleet.Node) uint64 {
 func (e *engine) sharedRent(j *queuedJob, at int32, o *option) money.Amount {
 	r := &e.view.Rooms[at]
 	hourly := e.rentOf(r.Node, e.timeline.PoolOf(at))
-	own := weight(r.Node, o.gpus, 0, j.item.Shape.Need.CPUs)
+	own := weight(r.Node, o.gpus, o.share, j.item.Shape.Need.CPUs)
 	all, from := own, o.startsIn
 
 	for i := range r.Holds {

@@ -7,6 +7,7 @@ import (
 	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/timeline"
+	"trainyard/internal/share"
 	"trainyard/internal/tenant"
 )
 
@@ -35,6 +36,8 @@ type engine struct {
 	hostsByShape  map[*shape][]*host // those of them that could run a shape
 	emptyHosts    []emptyHost        // by pool: running the current job on a host
 	clock         clockText          // that was written last
+	reservedParts []reservedPart     // GPUs of which parts are reserved
+	host          share.Host         // that a search looks at
 }
 
 func newEngine(p *Policy, v *place.View) *engine {

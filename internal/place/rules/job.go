@@ -203,5 +203,9 @@ func (e *engine) takes(j *queuedJob, pool *timeline.Pool, gpus, nodes int, s *sh
 		gpu = &all[0]
 	}
 
+	if part := s.Match.Need.Share; part > 0 {
+		return place.RunTimeOnPart(j.item, j.lasts, gpu, part)
+	}
+
 	return place.RunTimeOf(j.item, j.lasts, gpu, gpus*nodes, nodes)
 }

@@ -18,6 +18,7 @@ import (
 	"trainyard/internal/place"
 	"trainyard/internal/place/rules"
 	"trainyard/internal/queue"
+	"trainyard/internal/share"
 	"trainyard/internal/tenant"
 )
 
@@ -44,6 +45,7 @@ type yard struct {
 	limits   *place.Limits
 	most     place.NodeLimit
 	data     *dataset.Catalogue
+	beside   *share.Interference
 	began    map[id.Job]time.Time
 	last     uint64
 }
@@ -120,6 +122,9 @@ type want struct {
 	resumes    bool
 	prefer     id.Node
 	data       []string
+	share      float64   // of one GPU
+	memory     job.Bytes // of the GPU
+	program    string
 }
 
 func (y *yard) submit(w want) *queue.Item {
@@ -136,7 +141,7 @@ func (y *yard) submit(w want) *queue.Item {
 		Nodes: job.Range{Min: max(w.nodes, 1), Max: max(w.nodes, w.mostNodes, 1)},
 		CPUs:  w.cpus,
 
-		SameGPU: w.sameGPU,
+		SameGPU: w.sameGPU, GPUShare: w.share, GPUMemory: job.ByteRange{Min: w.memory},
 	}
 
 	if w.kind != "" {
@@ -153,6 +158,7 @@ func (y *yard) submit(w want) *queue.Item {
 		Spec:     s,
 		Since:    y.now,
 		Prefer:   w.prefer,
+		Program:  queue.Program{Key: w.program},
 		Outlook: &job.Outlook{
 			Submitted: y.now, Speed: w.speed, Reference: y.reference(w.kind), Every: w.every, Resumes: w.resumes,
 		},
@@ -180,6 +186,7 @@ func (y *yard) view() *place.View {
 		Limits:       y.limits,
 		NodeLimit:    y.most,
 		Data:         y.data,
+		Beside:       y.beside,
 		Usage:        y.usage,
 		ProjectUsage: y.projects,
 	}
@@ -363,9 +370,13 @@ func (y *yard) hold(it *queue.Item, seats []place.Allocation, began time.Time) *
 			Job:    it.Job,
 			Owner:  it.User,
 			GPUs:   s.GPUs,
+			Share:  s.Share,
+			Cap:    need.Cap,
 			CPUs:   need.CPUs,
 			Memory: need.Memory,
 			Since:  began,
+
+			Program: it.Program.Key,
 		}
 
 		if takes := place.RunTimeOn(it, seats, y.nodeOf); takes > 0 {
@@ -391,7 +402,9 @@ func (y *yard) occupy(node id.Node, since time.Duration, w want) *place.Running 
 	y.line.Remove(it)
 	room, _ := y.table.Get(node)
 
-	return y.hold(it, []place.Allocation{{Node: node, GPUs: fleet.LowestGPUs(room.Free, w.gpus)}}, y.now.Add(-since))
+	seat := place.Allocation{Node: node, GPUs: fleet.LowestGPUs(room.Free, w.gpus), Share: w.share}
+
+	return y.hold(it, []place.Allocation{seat}, y.now.Add(-since))
 }
 
 // leave takes a job off its nodes.
@@ -531,6 +544,12 @@ func drawWant(t *rapid.T) want {
 
 	if rapid.IntRange(0, 4).Draw(t, "known") > 0 {
 		w.lasts = time.Duration(rapid.IntRange(1, 600).Draw(t, "minutes")) * time.Minute
+	}
+
+	if w.gpus == 1 && rapid.Bool().Draw(t, "shares") {
+		w.share = float64(rapid.IntRange(1, 99).Draw(t, "percent")) / 100
+		w.memory = job.Bytes(rapid.SampledFrom([]int{0, 0, 8, 15, 40}).Draw(t, "cap")) << 30
+		w.program = rapid.SampledFrom([]string{"", "train", "eval"}).Draw(t, "program")
 	}
 
 	switch rapid.IntRange(0, 7).Draw(t, "special") {

@@ -10,6 +10,7 @@ import (
 	"trainyard/internal/place"
 	"trainyard/internal/place/timeline"
 	"trainyard/internal/provision"
+	"trainyard/internal/share"
 )
 
 // option is one way to run a job.
@@ -18,6 +19,11 @@ type option struct {
 	mix          []*timeline.Pool // the pools of its nodes if they are of several
 	rooms        []int32
 	gpus         int           // on each node
+	part         uint64        // the GPU that it shares with others now; 0 if it is to be chosen, or it has whole ones
+	share        float64       // of that GPU; 0 for whole ones
+	besides      []share.Cut   // who else shares it
+	fragments    float64       // by how much what is left becomes less useful, see package share
+	joins        int           // index of the reservation whose GPU it shares later, plus one; 0 for none
 	startsIn     time.Duration // until nodes that are there become free; 0 for idle and for provisioned ones
 	readyIn      time.Duration // until it computes: startsIn, boot, set-up and staging of data
 	runs         time.Duration
@@ -123,9 +129,11 @@ func (e *engine) nothingFree(j *queuedJob, s *shape, all bool) {
 // until limit. It reports whether there is one. If full is set, nothing is free now.
 func (e *engine) complete(j *queuedJob, s *shape, o *option, limit time.Duration, full bool) bool {
 	need := &s.Match.Need
-	o.gpus = need.GPUs
+	o.gpus, o.share = need.GPUs, need.Share
 	o.runs = e.takes(j, o.pool, need.GPUs, need.Nodes, s)
-	if !full {
+	if !full && need.Share > 0 {
+		e.fitPart(j, s, o)
+	} else if !full {
 		o.rooms = e.fitNow(j, s, o.pool, o.runs)
 	}
 
@@ -140,6 +148,8 @@ func (e *engine) complete(j *queuedJob, s *shape, o *option, limit time.Duration
 	}
 
 	o.rooms, o.startsIn = e.timeline.Earliest(e.request(j, s, o.pool, o.runs), o.pool, limit)
+	e.joinReservation(need, o)
+
 	if o.rooms == nil {
 		return false
 	}

@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/money"
 	"trainyard/internal/place/ondemand"
 	"trainyard/internal/place/timeline"
+	"trainyard/internal/share"
 )
 
 // clockTime writes a time of day in UTC, with the date if it is another day.
@@ -58,6 +59,8 @@ func (e *engine) gpuWords(o *option) string {
 	switch {
 	case o.gpus == 0:
 		return ""
+	case o.share > 0:
+		return humanize.Percent(o.share) + " of " + e.gpusOf(o.pool, o.gpus)
 	case len(o.mix) == 0:
 		return e.gpusOf(o.pool, o.gpus)
 	}
@@ -131,6 +134,8 @@ func objective(j *queuedJob) string { return ondemand.Objective(j.item) }
 func (e *engine) whyHere(j *queuedJob, o *option, all []option) string {
 	state := "idle"
 	switch {
+	case len(o.besides) > 0:
+		state = "shared"
 	case len(o.stops) > 0:
 		state = "freed by preempting " + string(o.stops[0].Job)
 	case e.timeline.Dedicated(o.rooms[0]) == j.item.Job:
@@ -142,6 +147,9 @@ func (e *engine) whyHere(j *queuedJob, o *option, all []option) string {
 	where := e.nodeWords(o) + " (" + o.classWords() + ", " + state + "): "
 	if gpus := e.gpuWords(o); gpus != "" {
 		where += gpus + ", "
+	}
+	if len(o.besides) > 0 {
+		where += "beside " + share.Names(o.besides) + ", "
 	}
 
 	return where + e.because(j, o, all)

@@ -56,6 +56,9 @@ type Config struct {
 	// Visits bounds how many nodes a round looks at for jobs that cannot start now: for how many of them nodes are
 	// reserved. Where nodes can be provisioned it is eight times as many.
 	Visits int
+	// BestFit gives a job that shares a GPU the one of which the least is left, whatever that leaves for others. It is
+	// what fragmentation is compared with.
+	BestFit bool
 }
 
 // Defaults returns the configuration that is used where nothing is set.
@@ -117,6 +120,9 @@ func (*Policy) Revises() bool { return false }
 
 // KeepsAlike reports that jobs with same_gpu run on nodes with one GPU model.
 func (*Policy) KeepsAlike() bool { return true }
+
+// Shares reports that jobs that ask for a part of a GPU share it with others.
+func (*Policy) Shares() bool { return true }
 
 // Plan starts queued jobs, reserves and provisions nodes for them, and preempts others.
 func (p *Policy) Plan(v *place.View) place.Plan { return p.Search(v, nil) }

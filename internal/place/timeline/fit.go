@@ -23,7 +23,7 @@ type Request struct {
 func (t *Timeline) Room(at int32) fleet.Room {
 	r := t.rooms[at]
 	o := &t.open[at]
-	r.Free, r.CPUs, r.Memory = o.GPUs, o.CPUs, o.Memory
+	r.Free, r.CPUs, r.Memory, r.Parts = o.GPUs, o.CPUs, o.Memory, o.Parts
 
 	return r
 }
@@ -236,7 +236,7 @@ func (t *Timeline) busy(at int32) time.Duration {
 
 	if p != nil {
 		for _, s := range p.started {
-			last = max(last, s.lasts)
+			last = max(last, until(s.from, s.lasts))
 		}
 	}
 

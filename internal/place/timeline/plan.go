@@ -2,10 +2,12 @@ package timeline
 
 import (
 	"math/bits"
+	"slices"
 	"time"
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/share"
 )
 
 // Start records that the plan starts a job in a room now, on these GPUs.
@@ -21,10 +23,80 @@ func (t *Timeline) Start(at int32, gpus uint64, need *fleet.Need, lasts time.Dur
 	if p.profile != nil {
 		p.profile.reserve(0, takes, lasts)
 	} else {
-		p.started = append(p.started, started{takes, lasts})
+		p.started = append(p.started, started{takes: takes, lasts: lasts})
 	}
 
 	t.relist(at)
+}
+
+// StartPart records that the plan starts a job in a room now, on a part of a GPU. The GPU is kept from others who want
+// it whole until the last of those who share it has ended.
+func (t *Timeline) StartPart(at int32, gpu uint64, c share.Cut, need *fleet.Need, lasts time.Duration) {
+	last := t.lastShare(at, gpu)
+
+	r := t.Room(at)
+	first := r.PartOf(gpu) < 0
+	r.Cut(gpu, c)
+
+	o := &t.open[at]
+	o.GPUs, o.Parts = r.Free, r.Parts
+	o.CPUs -= need.CPUs
+	o.Memory -= need.Memory
+
+	p, pool := t.plan(at), t.PoolOf(at)
+	if _, listed := slices.BinarySearch(pool.shared, at); !listed && !slices.Contains(pool.cut, at) {
+		pool.cut = append(pool.cut, at)
+	}
+
+	takes := Size{0, need.CPUs, need.Memory}
+	if first {
+		takes.GPUs = 1
+	}
+
+	p.add(started{takes: takes, lasts: lasts})
+
+	if !first && lasts > last {
+		p.add(started{takes: Size{GPUs: 1}, from: last, lasts: lasts - last})
+	}
+
+	i := slices.IndexFunc(p.shared, func(s sharing) bool { return s.gpu == gpu })
+	if i < 0 {
+		p.shared = append(p.shared, sharing{gpu: gpu})
+		i = len(p.shared) - 1
+	}
+
+	p.shared[i].last = max(p.shared[i].last, lasts)
+	t.relist(at)
+}
+
+// add records what a job takes of a room.
+func (p *roomPlan) add(s started) {
+	if p.profile != nil {
+		p.profile.reserve(s.from, s.takes, s.lasts)
+		return
+	}
+
+	p.started = append(p.started, s)
+}
+
+// lastShare returns when the last of those who share a GPU ends, 0 if nobody does.
+func (t *Timeline) lastShare(at int32, gpu uint64) time.Duration {
+	last, ends := time.Duration(0), t.states[at].ends
+	for i := range t.rooms[at].Holds {
+		if h := &t.rooms[at].Holds[i]; h.GPUs&gpu != 0 && !t.vacated[h.Job] {
+			last = max(last, ends[i]-t.now)
+		}
+	}
+
+	if p := t.plans[at]; p != nil {
+		for _, s := range p.shared {
+			if s.gpu == gpu {
+				last = max(last, s.last)
+			}
+		}
+	}
+
+	return last
 }
 
 // Reserve keeps a part of a room for a job from a later time on.
@@ -132,6 +204,11 @@ func (t *Timeline) profileOf(s *roomPlan) *profile {
 	}
 
 	for _, x := range s.started {
+		if x.from > 0 {
+			p.reserve(x.from, x.takes, x.lasts)
+			continue
+		}
+
 		p.release(x.lasts, x.takes)
 	}
 

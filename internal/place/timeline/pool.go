@@ -20,6 +20,7 @@ type Pool struct {
 	rooms     []int32
 	schedules []*schedule // by number of GPUs: the rooms in order of when they have that many free
 	present   [][]int32   // the rooms by how many GPUs they have free, without the plan; sorted
+	shared    []int32     // the rooms with GPUs that jobs share, without the plan; sorted
 
 	// The fields below are valid for one round.
 	churn   int         // rooms that have changed
@@ -27,6 +28,7 @@ type Pool struct {
 	copies  [][]int32   // of the lists of present, for those lists of free that the plan has changed
 	copied  []bool      // whether a list of free is such a copy
 	changed []*roomPlan // rooms with plans
+	cut     []int32     // rooms in which the plan shares the first GPU
 }
 
 func newPool(index int, r *fleet.Room) *Pool {
@@ -44,7 +46,7 @@ func (p *Pool) HasGPUs() bool { return len(p.Sample.Node.Inventory.GPUs) > 0 }
 // begin resets the fields of the last round.
 func (p *Pool) begin(sample *fleet.Room) {
 	clear(p.changed)
-	p.Sample, p.churn, p.changed = sample, 0, p.changed[:0]
+	p.Sample, p.churn, p.changed, p.cut = sample, 0, p.changed[:0], p.cut[:0]
 	p.free = append(p.free[:0], p.present...)
 	clear(p.copied)
 }
@@ -53,6 +55,20 @@ func (p *Pool) begin(sample *fleet.Room) {
 func (p *Pool) empty() {
 	for i := range p.present {
 		p.present[i] = p.present[i][:0]
+	}
+
+	p.shared = p.shared[:0]
+}
+
+// share lists a room among those with shared GPUs, or no longer.
+func (p *Pool) share(room int32, shares bool) {
+	at, found := slices.BinarySearch(p.shared, room)
+
+	switch {
+	case shares && !found:
+		p.shared = slices.Insert(p.shared, at, room)
+	case !shares && found:
+		p.shared = slices.Delete(p.shared, at, at+1)
 	}
 }
 

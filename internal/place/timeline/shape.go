@@ -53,7 +53,9 @@ func (t *Timeline) Compare(s *Shape, need *fleet.Need) {
 func (t *Timeline) MayFit(s *Shape) bool {
 	if s.shifts != t.shifts {
 		s.shifts = t.shifts
-		s.room = slices.ContainsFunc(s.Able, func(p *Pool) bool { return p.hasFree(s.Match.Need.GPUs) })
+		s.room = slices.ContainsFunc(s.Able, func(p *Pool) bool {
+			return p.hasFree(s.Match.Need.GPUs) || s.Match.Need.Share > 0 && len(p.shared)+len(p.cut) > 0
+		})
 	}
 
 	return s.room

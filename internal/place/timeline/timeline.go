@@ -80,6 +80,7 @@ type Free struct {
 	GPUs   uint64
 	CPUs   job.CPUs
 	Memory job.Bytes
+	Parts  []fleet.Part // GPUs that jobs share; never changed in place
 }
 
 // Size returns the amount that is free.
@@ -107,6 +108,7 @@ type roomPlan struct {
 	total    Size      // what the node has in all
 	profile  profile   // what will be free there over time; nil until a search needs it
 	started  []started // jobs started there while profile is nil
+	shared   []sharing // GPUs of which the plan gives parts away
 	changed  bool      // something is started, stopped or reserved there
 	reserved bool      // reserved for a job from some later time on
 }
@@ -114,7 +116,14 @@ type roomPlan struct {
 // started is a job that this plan starts in a room.
 type started struct {
 	takes Size
+	from  time.Duration // when it begins to keep that from others
 	lasts time.Duration
+}
+
+// sharing is a GPU of which the plan gives parts away, and when the last of those jobs ends.
+type sharing struct {
+	gpu  uint64
+	last time.Duration
 }
 
 // clockOf returns a time as a duration since 1970.
@@ -195,6 +204,7 @@ func (t *Timeline) catchUp(c *fleet.Changes) bool {
 
 		if s.open {
 			t.pools[s.pool].move(at, bits.OnesCount64(s.free), bits.OnesCount64(r.Free))
+			t.pools[s.pool].share(at, len(r.Parts) > 0)
 		}
 
 		t.restore(at)
@@ -213,7 +223,7 @@ func (t *Timeline) catchUp(c *fleet.Changes) bool {
 // restore discards what the plan of the last round has changed in a room.
 func (t *Timeline) restore(at int32) {
 	r := &t.rooms[at]
-	t.open[at] = Free{r.Free, r.CPUs, r.Memory}
+	t.open[at] = Free{r.Free, r.CPUs, r.Memory, r.Parts}
 	t.plans[at] = nil
 }
 
@@ -284,6 +294,7 @@ func (t *Timeline) refresh() bool {
 
 		if r.Open {
 			t.pools[s.pool].list(int32(i), bits.OnesCount64(r.Free))
+			t.pools[s.pool].share(int32(i), len(r.Parts) > 0)
 		}
 
 		if s.mark != r.Mark || r.Mark == nil || s.free != r.Free || s.holds != len(r.Holds) || s.valid < t.now {

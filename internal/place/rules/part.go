@@ -1,0 +1,187 @@
+package rules
+
+import (
+	"cmp"
+	"math/bits"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/place"
+	"trainyard/internal/place/timeline"
+	"trainyard/internal/share"
+)
+
+// demand counts the jobs that ask for something.
+func (l *backlog) demand(n *fleet.Need, more int) {
+	d := demandOf(n)
+	l.workload = nil
+
+	l.demands[d] += more * n.Nodes
+	if l.demands[d] == 0 {
+		delete(l.demands, d)
+	}
+}
+
+// demandOf returns what a job asks of each of its nodes, as package share sees it.
+func demandOf(n *fleet.Need) share.Demand {
+	d := share.Demand{GPUs: float64(n.GPUs), CPUs: n.CPUs, Memory: n.Memory}
+	if n.Share > 0 {
+		d.GPUs = n.Share
+	}
+
+	return d
+}
+
+// typical returns what the jobs here ask for.
+func (l *backlog) typical() *share.Workload {
+	if l.workload == nil {
+		l.workload = share.NewWorkload(l.demands)
+	}
+
+	return l.workload
+}
+
+// fitPart completes an option with the GPU of its pool of which the job gets a part now: the one where the least of what
+// remains becomes useless to others, then where the least more energy is used, and not beside a job with which it
+// does badly.
+func (e *engine) fitPart(j *queuedJob, s *shape, o *option) {
+	need, cut := &s.Match.Need, place.CutOf(j.item, s.Match.Need.Share)
+	demand, workload := demandOf(need), e.backlog.typical()
+	alone := o.runs
+
+	var best share.Cost
+
+	e.timeline.PartsNow(e.request(j, s, o.pool, alone), o.pool, &cut, func(at int32, r *fleet.Room, gpus uint64) {
+		e.look(r)
+		before := workload.Fragments(&e.host)
+
+		for ; gpus != 0; gpus &= gpus - 1 {
+			gpu := gpus & -gpus
+
+			var besides []share.Cut
+			if i := r.PartOf(gpu); i >= 0 {
+				besides = r.Parts[i].Cuts
+			}
+			if e.view.Beside.PartedFrom(e.view.Now, cut.Kind, besides) != nil {
+				continue
+			}
+
+			cost := workload.Cost(&e.host, before, bits.OnesCount64(r.Sound&(gpu-1)), &demand)
+			if len(besides) == 0 {
+				cost.Watts = wattsOf(r, gpu)
+			}
+			if e.cfg.BestFit {
+				cost = share.Cost{Left: cost.Left}
+			}
+
+			if o.rooms == nil || cost.Compare(best) < 0 {
+				best = cost
+				o.rooms, o.part, o.besides = append(o.rooms[:0], at), gpu, besides
+			}
+		}
+	})
+
+	if o.rooms == nil {
+		return
+	}
+
+	o.fragments = min(max(best.Fragments, -1), 1)
+	if e.view.Beside != nil {
+		o.runs = time.Duration(float64(alone) / e.view.Beside.Speed(e.view.Now, cut.Kind, o.besides))
+	}
+}
+
+// look makes a room the host of the search.
+func (e *engine) look(r *fleet.Room) {
+	h := &e.host
+	h.Left, h.CPUs, h.Memory = h.Left[:0], r.CPUs, r.Memory
+
+	for set := r.Sound; set != 0; set &= set - 1 {
+		gpu, left := set&-set, 0.0
+		if r.Free&gpu != 0 {
+			left = 1
+		} else if i := r.PartOf(gpu); i >= 0 {
+			left = max(1-r.Parts[i].Held, 0)
+		}
+
+		h.Left = append(h.Left, left)
+	}
+}
+
+// wattsOf returns how much more a node draws when one more of its GPUs is used: as measured, or else by the power limit,
+// and twice that on a node that nobody uses yet and that could be switched off.
+func wattsOf(r *fleet.Room, gpu uint64) float64 {
+	used := bits.OnesCount64(r.Sound &^ r.Free)
+	if draw := r.Node.Inventory.Draw; used+1 < len(draw) && draw[used+1] > draw[used] && draw[used] > 0 {
+		return draw[used+1] - draw[used]
+	}
+
+	watts := 1.0
+	if g := r.Node.Inventory.GPU(bits.TrailingZeros64(gpu)); g != nil {
+		watts = cmp.Or(g.Watts, 1)
+	}
+
+	if used == 0 {
+		watts *= 2
+	}
+
+	return watts
+}
+
+// startPart starts a job on a part of a GPU of a room: of the one that was chosen, or of a free one.
+func (e *engine) startPart(j *queuedJob, o *option, at int32, match *fleet.Matcher) place.Allocation {
+	need := &j.item.Shape.Need
+	r := e.timeline.Room(at)
+	gpu := o.part
+
+	if gpu == 0 {
+		gpu = fleet.LowestGPUs(match.MatchingGPUs(&r)&r.Free, 1)
+	}
+
+	e.timeline.StartPart(at, gpu, place.CutOf(j.item, need.Share), need, o.runs)
+
+	return place.Allocation{Node: r.Node.ID, GPUs: gpu, Share: need.Share}
+}
+
+// reservedPart is a GPU that is reserved for jobs that will share it.
+type reservedPart struct {
+	room     int32
+	startsIn time.Duration
+	lasts    time.Duration
+	left     float64
+}
+
+// joinReservation lets a job that shares a GPU wait for one that is reserved for such a job already, if that is no
+// later than the GPU that it would have otherwise. Without it each would reserve a whole GPU.
+func (e *engine) joinReservation(need *fleet.Need, o *option) {
+	if need.Share == 0 {
+		return
+	}
+
+	for i := range e.reservedParts {
+		p := &e.reservedParts[i]
+		if p.left+1e-6 < need.Share || e.timeline.PoolOf(p.room) != o.pool || o.rooms != nil && p.startsIn > o.startsIn ||
+			p.lasts < o.runs {
+			continue
+		}
+
+		o.rooms, o.startsIn, o.joins = []int32{p.room}, p.startsIn, i+1
+	}
+}
+
+// keep keeps the nodes of an option for a job from the time at which they will be free.
+func (e *engine) keep(j *queuedJob, o *option) {
+	if o.joins > 0 {
+		e.reservedParts[o.joins-1].left -= o.share
+		return
+	}
+
+	n := timeline.SizeOf(&j.item.Shape.Need)
+	for _, at := range o.rooms {
+		e.timeline.Reserve(at, o.startsIn, n, o.runs)
+
+		if o.share > 0 {
+			e.reservedParts = append(e.reservedParts, reservedPart{at, o.startsIn, o.runs, 1 - o.share})
+		}
+	}
+}

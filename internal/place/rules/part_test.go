@@ -1,0 +1,194 @@
+package rules_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/place"
+	"trainyard/internal/place/rules"
+	"trainyard/internal/queue"
+	"trainyard/internal/share"
+)
+
+// seatOf returns what a plan gives a job, the zero value if it does not start.
+func seatOf(p place.Plan, it *queue.Item) place.Allocation {
+	for i := range p.Starts {
+		if p.Starts[i].Item == it {
+			return p.Starts[i].Allocations[0]
+		}
+	}
+
+	return place.Allocation{}
+}
+
+func TestJobsShareAGPU(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.node("a", fleet.Local, 2, a100())
+
+	half, more, whole := y.submit(want{gpus: 1, share: 0.5}), y.submit(want{gpus: 1, share: 0.4}), y.submit(want{gpus: 1})
+	p := y.round(t)
+
+	if len(p.Starts) != 3 || seatOf(p, half).GPUs != seatOf(p, more).GPUs || seatOf(p, whole).Share != 0 {
+		t.Fatalf("two parts and a whole GPU are placed as %+v", p.Starts)
+	}
+
+	last := y.submit(want{gpus: 1, share: 0.1, user: "ben"})
+	p = y.round(t)
+	if seat := seatOf(p, last); seat.GPUs != seatOf(y.planOf(half), half).GPUs || seat.Share != 0.1 {
+		t.Fatalf("the rest of the shared GPU goes to %+v", p.Starts)
+	}
+
+	reason := p.Starts[0].Reason
+	for _, word := range []string{"shared", "10% of 1× A100", "beside j1 (ada, 50%) and j2 (ada, 40%)"} {
+		if !strings.Contains(reason, word) {
+			t.Errorf("the reason %q does not say %q", reason, word)
+		}
+	}
+}
+
+// planOf returns a plan with the seats that a job has.
+func (y *yard) planOf(it *queue.Item) place.Plan {
+	for _, r := range y.runs {
+		if r.Item == it {
+			return place.Plan{Starts: []place.Start{{Item: it, Allocations: r.Allocations}}}
+		}
+	}
+
+	return place.Plan{}
+}
+
+func TestACutKeepsWhatIsLeftUseful(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		bestFit bool
+		gpu     uint64
+	}{
+		// Most jobs here want 60 %, which is left of the first GPU; of the second 80 % is. Who wants 20 % gets it
+		// there, so that one more of the others fits on either.
+		"least fragments": {false, 2},
+		"best fit":        {true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := newYard(func(c *rules.Config) { c.BestFit = tc.bestFit })
+			y.node("a", fleet.Local, 2, a100())
+			y.hold(y.taken(want{gpus: 1, share: 0.4}), []place.Allocation{{Node: "a", GPUs: 1, Share: 0.4}}, start)
+			y.hold(y.taken(want{gpus: 1, share: 0.2}), []place.Allocation{{Node: "a", GPUs: 2, Share: 0.2}}, start)
+
+			for range 8 { // they say what is asked for here, and cannot run here
+				y.submit(want{gpus: 1, share: 0.6, kind: "H100"})
+			}
+
+			it := y.submit(want{gpus: 1, share: 0.2})
+			if seat := seatOf(y.plan(t), it); seat.GPUs != tc.gpu {
+				t.Errorf("it gets a part of GPU %b, want %b", seat.GPUs, tc.gpu)
+			}
+		})
+	}
+}
+
+// taken is a job that is no longer queued.
+func (y *yard) taken(w want) *queue.Item {
+	it := y.submit(w)
+	y.line.Remove(it)
+
+	return it
+}
+
+func TestMemoryCapsFit(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.node("a", fleet.Local, 1, a100())
+	y.hold(y.taken(want{gpus: 1, share: 0.2, memory: 60 << 30, lasts: time.Hour}),
+		[]place.Allocation{{Node: "a", GPUs: 1, Share: 0.2}}, start)
+
+	large, small := y.submit(want{gpus: 1, share: 0.2, memory: 30 << 30}), y.submit(want{gpus: 1, share: 0.2, memory: 19 << 30})
+	if p := y.plan(t); seatOf(p, large).GPUs != 0 || seatOf(p, small).GPUs != 1 {
+		t.Errorf("beside 60 of 80 GiB, 30 are placed at %+v and 19 at %+v", seatOf(p, large), seatOf(p, small))
+	}
+}
+
+func TestAPairThatDoesBadlyIsParted(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.node("a", fleet.Local, 2, a100())
+	y.hold(y.taken(want{gpus: 1, share: 0.5, program: "llm"}), []place.Allocation{{Node: "a", GPUs: 1, Share: 0.5}}, start)
+	it := y.submit(want{gpus: 1, share: 0.5, program: "resnet", lasts: time.Hour})
+
+	if seat := seatOf(y.plan(t), it); seat.GPUs != 1 {
+		t.Fatalf("with nothing known it is placed at %+v", seat)
+	}
+
+	y.beside = share.NewInterference()
+	for range 10 {
+		y.beside.Observe(start, "resnet", "llm", 0.3)
+	}
+
+	if seat := seatOf(y.plan(t), it); seat.GPUs != 2 {
+		t.Errorf("beside a job that slows it down it is placed at %+v", seat)
+	}
+
+	y.submit(want{gpus: 1, prio: 90})
+	if seat := seatOf(y.plan(t), it); seat.GPUs != 0 {
+		t.Errorf("rather than to wait it is placed at %+v", seat)
+	}
+}
+
+// A job that is slowed down by its neighbour is expected to take longer.
+func TestInterferenceMakesRunsLonger(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.node("a", fleet.Local, 1, a100())
+	y.hold(y.taken(want{gpus: 1, share: 0.5, program: "llm", lasts: 9 * time.Hour}),
+		[]place.Allocation{{Node: "a", GPUs: 1, Share: 0.5}}, start)
+	it := y.submit(want{gpus: 1, share: 0.5, program: "resnet", lasts: time.Hour})
+	finish := func() time.Time { return y.policy.(place.Adviser).Options(y.view(), it)[0].Finish }
+
+	before := finish()
+	y.beside = share.NewInterference()
+	for range 100 {
+		y.beside.Observe(start, "resnet", "llm", 0.8)
+	}
+
+	if later := finish().Sub(before); later < 10*time.Minute || later > 20*time.Minute {
+		t.Errorf("an hour at four fifths of the speed ends %s later", later)
+	}
+}
+
+// A part of a GPU is not given to a job that would delay one for which the node is reserved.
+func TestAPartDelaysNoReservation(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.node("a", fleet.Local, 2, a100())
+	y.hold(y.taken(want{gpus: 1, share: 0.5, lasts: time.Hour}), []place.Allocation{{Node: "a", GPUs: 1, Share: 0.5}}, start)
+	y.submit(want{gpus: 2, prio: 90, lasts: time.Hour}) // gets both GPUs in an hour
+
+	long, short := y.submit(want{gpus: 1, share: 0.2, lasts: 3 * time.Hour}), y.submit(want{gpus: 1, share: 0.2, lasts: time.Hour})
+	p := y.plan(t)
+
+	if seatOf(p, long).GPUs != 0 || seatOf(p, short).GPUs == 0 {
+		t.Errorf("the reservation in an hour is kept by a job of 3 hours at %+v and one of an hour at %+v",
+			seatOf(p, long), seatOf(p, short))
+	}
+}
+
+// Queued jobs that will share a GPU reserve one for all.
+func TestQueuedPartsReserveOneGPU(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.node("a", fleet.Local, 2, a100())
+	y.occupy("a", 0, want{gpus: 1, lasts: time.Hour})
+	y.occupy("a", 0, want{gpus: 1, lasts: 2 * time.Hour})
+
+	for range 2 {
+		y.submit(want{gpus: 1, share: 0.5, lasts: time.Hour})
+	}
+
+	p := y.plan(t)
+	if len(p.Bookings) != 2 || p.Bookings[0].StartsIn != time.Hour || p.Bookings[1].StartsIn != time.Hour {
+		t.Errorf("two halves are to start as %+v", p.Bookings)
+	}
+}

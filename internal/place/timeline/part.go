@@ -1,0 +1,91 @@
+package timeline
+
+import (
+	"math/bits"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/share"
+)
+
+// maxFresh is how many rooms with free GPUs PartsNow offers. Those that are alike are worth the same.
+const maxFresh = 32
+
+// PartsNow yields the GPUs of a pool of which a job can get a part at once and keep it for as long as it lasts, without
+// delaying a job for which the room is reserved: those that are shared already, and one free GPU of each of the
+// rooms with the fewest free. The room is in its state under the plan so far.
+func (t *Timeline) PartsNow(q *Request, p *Pool, c *share.Cut, yield func(at int32, r *fleet.Room, gpus uint64)) {
+	for _, list := range [2][]int32{p.shared, p.cut} {
+		for _, at := range list {
+			t.partsOf(q, at, c, yield)
+		}
+	}
+
+	fresh := 0
+	for gpus := 1; gpus < len(p.free) && fresh < maxFresh; gpus++ {
+		for i := 0; i < len(p.free[gpus]) && fresh < maxFresh; i++ {
+			if t.dropStale(p, gpus, i) {
+				i--
+				continue
+			}
+
+			at := p.free[gpus][i]
+			if len(t.open[at].Parts) == 0 && t.partsOf(q, at, c, yield) {
+				fresh++
+			}
+		}
+	}
+}
+
+// partsOf yields the GPUs of a room of which a job can get a part, and reports whether there are any.
+func (t *Timeline) partsOf(
+	q *Request, at int32, c *share.Cut, yield func(at int32, r *fleet.Room, gpus uint64),
+) bool {
+	need := &q.Shape.Match.Need
+	if o := &t.open[at]; o.CPUs < need.CPUs || o.Memory < need.Memory || t.closedTo(q.Job, at) {
+		return false
+	}
+
+	r := t.Room(at)
+
+	shared, free, ok := q.Shape.Match.FitsPart(&r, c)
+	if !ok {
+		return false
+	}
+
+	if t.Reserved(at) {
+		profile := t.profileOf(t.plan(at))
+		if !profile.fits(0, q.Shape.Takes, q.Lasts) {
+			free = 0
+		}
+
+		for set := shared; set != 0; set &= set - 1 {
+			if gpu := set & -set; !t.delaysNone(q, profile, at, gpu) {
+				shared &^= gpu
+			}
+		}
+	}
+
+	if free != 0 { // they are alike, unless the node has several kinds
+		shared |= fleet.LowestGPUs(free, 1)
+	}
+	if shared == 0 {
+		return false
+	}
+
+	yield(at, &r, shared)
+
+	return true
+}
+
+// delaysNone reports whether a job on a part of a shared GPU takes nothing of what is reserved: CPUs and memory for as
+// long as it lasts, and the GPU from when the others that share it have ended.
+func (t *Timeline) delaysNone(q *Request, p *profile, at int32, gpu uint64) bool {
+	takes := q.Shape.Takes
+	if !p.fits(0, Size{0, takes.CPUs, takes.Memory}, q.Lasts) {
+		return false
+	}
+
+	last := t.lastShare(at, gpu)
+
+	return q.Lasts <= last || p.fits(last, Size{GPUs: bits.OnesCount64(gpu)}, q.Lasts-last)
+}
