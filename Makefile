@@ -251,7 +251,7 @@ api-release: ## Store the API of the newest release of the changelog, to compare
 # The policies and the simulator: each target prints its table and writes build/bench/<target>.json.
 # TRAINYARD_DATA names the folder with the public traces; without it what needs them is left out or generated.
 # Those that time something come first: bench-all runs them in this order.
-policy_benches := bench-place bench-sim bench-alloc bench-fidelity bench-swf bench-edl bench-harvest bench-datacenter bench-burst bench-relocate bench-elastic bench-andreas
+policy_benches := bench-place bench-sim bench-alloc bench-fidelity bench-swf bench-edl bench-harvest bench-datacenter bench-burst bench-relocate bench-elastic bench-andreas bench-share-place
 
 .PHONY: $(policy_benches)
 bench-andreas: ## Measure energy and lateness of andreas beside its baselines and the published rule
@@ -265,6 +265,7 @@ bench-place: ## Measure how long the policies rules and fifo take to decide
 bench-fidelity: ## Measure how far the simulator is from real processes, on a quiet machine (STREAMS=preempt,grow,home for some)
 bench-sim: ## Measure the simulator: jobs and events a second, memory, beside a simulator in Python
 bench-burst: ## Measure how much cloud the yard provisions for how short waits, beside Starburst's rule and a lower bound
+bench-share-place: ## Measure what it saves that jobs share GPUs: GPUs, waiting and energy beside whole GPUs and best fit
 bench-relocate: ## Measure what it saves to bring jobs home from provisioned nodes, beside never and always moving (about 25 minutes)
 $(policy_benches):
 	@mkdir -p build/bench

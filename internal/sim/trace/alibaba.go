@@ -106,9 +106,9 @@ func (p *pai) job() (*sim.Job, error) {
 
 // openb reads the pods of Alibaba's GPU-sharing cluster of 2023.
 //
-// gpu_milli is the share of one GPU. A pod with less than a whole GPU gets one,
-// with its share noted in the job file, because an allocation is whole GPUs; so a
-// simulated cluster holds fewer of these pods than the real one did. A pod lasts
+// gpu_milli is the share of one GPU. A pod with less than a whole GPU asks for that
+// share; policies that do not share GPUs give it a whole one, so a simulated
+// cluster then holds fewer of these pods than the real one did. A pod lasts
 // from its scheduling to its deletion; those that were never scheduled are left
 // out. The class of service owns the pod: the table knows no users.
 type openb struct {

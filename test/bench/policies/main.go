@@ -32,6 +32,7 @@ import (
 	"trainyard/test/bench/place"
 	"trainyard/test/bench/relocate"
 	"trainyard/test/bench/report"
+	"trainyard/test/bench/shareplace"
 	"trainyard/test/bench/simulator"
 	"trainyard/test/bench/swf"
 	"trainyard/test/bench/target"
@@ -67,8 +68,9 @@ var targets = map[string]benchmark{
 		measure: place.Run, page: cloudPage,
 		alone: "it times two policies of ours on the same views; each takes from them what it needs",
 	},
-	"relocate": {measure: relocate.Run, comparisons: relocate.Comparisons, page: cloudPage},
-	"sim":      {measure: simulator.Run, comparisons: simulator.Comparisons, page: policyPage},
+	"relocate":    {measure: relocate.Run, comparisons: relocate.Comparisons, page: cloudPage},
+	"share-place": {measure: shareplace.Run, comparisons: shareplace.Comparisons, page: policyPage},
+	"sim":         {measure: simulator.Run, comparisons: simulator.Comparisons, page: policyPage},
 	"swf": {
 		measure: swf.Run, page: policyPage,
 		alone: "it holds the same rules against an independent computation of them; nobody is ahead",
