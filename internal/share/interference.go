@@ -137,9 +137,12 @@ func (t *Interference) Parted(now time.Time, a, b string) bool {
 		min(t.pairSpeed(now, a, b), t.pairSpeed(now, b, a)) <= joinAbove
 }
 
+// AnyParted reports whether some kinds of jobs are kept apart, or were.
+func (t *Interference) AnyParted() bool { return t != nil && len(t.parted) > 0 }
+
 // PartedFrom returns the first of the jobs on a GPU from which a job is kept apart, nil if there is none.
 func (t *Interference) PartedFrom(now time.Time, job string, cuts []Cut) *Cut {
-	if t == nil || len(t.parted) == 0 {
+	if !t.AnyParted() {
 		return nil
 	}
 

@@ -3,6 +3,7 @@ package rules
 import (
 	"time"
 
+	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/money"
 	"trainyard/internal/place"
@@ -38,6 +39,7 @@ type engine struct {
 	clock         clockText          // that was written last
 	reservedParts []reservedPart     // GPUs of which parts are reserved
 	host          share.Host         // that a search looks at
+	moved         map[id.Job]bool    // jobs that the plan moves away from their neighbours
 }
 
 func newEngine(p *Policy, v *place.View) *engine {

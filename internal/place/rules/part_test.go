@@ -138,6 +138,43 @@ func TestAPairThatDoesBadlyIsParted(t *testing.T) {
 	}
 }
 
+// Two that stand together and do badly are parted as soon as there is another GPU: the one with the smaller share leaves.
+func TestRunningJobsThatDoBadlyAreParted(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.node("a", fleet.Local, 2, a100())
+	y.hold(y.taken(want{gpus: 1, share: 0.5, program: "llm", resumes: true, lasts: 20 * time.Hour}),
+		[]place.Allocation{{Node: "a", GPUs: 1, Share: 0.5}}, start)
+	small := y.hold(y.taken(want{gpus: 1, share: 0.3, program: "resnet", resumes: true, lasts: 20 * time.Hour}),
+		[]place.Allocation{{Node: "a", GPUs: 1, Share: 0.3}}, start)
+	y.hold(y.taken(want{gpus: 1, lasts: 2 * time.Hour}), []place.Allocation{{Node: "a", GPUs: 2}}, start)
+
+	y.beside = share.NewInterference()
+	for range 10 {
+		y.beside.Observe(start, "resnet", "llm", 0.3)
+	}
+
+	y.now = start.Add(time.Hour)
+	if p := y.plan(t); len(p.Stops) > 0 {
+		t.Fatalf("with no other GPU free, %+v", p.Stops)
+	}
+
+	y.pass(2 * time.Hour) // the third has ended
+
+	p := y.plan(t)
+	if len(p.Stops) != 1 || p.Stops[0].Running != small || seatOf(p, small.Item).GPUs != 2 {
+		t.Fatalf("stops %+v, starts %+v", p.Stops, p.Starts)
+	}
+	if reason := p.Stops[0].Reason; !strings.Contains(reason, "moved away from j1 (ada, 50%)") {
+		t.Errorf("the reason is %q", reason)
+	}
+
+	y.round(t)
+	if p := y.plan(t); len(p.Stops)+len(p.Starts) > 0 {
+		t.Errorf("once they are parted: %+v, %+v", p.Stops, p.Starts)
+	}
+}
+
 // A job that is slowed down by its neighbour is expected to take longer.
 func TestInterferenceMakesRunsLonger(t *testing.T) {
 	t.Parallel()

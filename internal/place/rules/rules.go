@@ -136,6 +136,8 @@ func (p *Policy) Search(v *place.View, enough func() bool) place.Plan {
 	e := newEngine(p, v)
 	defer p.tidyUp()
 
+	e.separate()
+
 	queued := e.walk()
 	for j := queued.next(); j != nil; j = queued.next() {
 		if enough != nil && enough() {
