@@ -21,8 +21,8 @@ type Need struct {
 	Kinds           string // GPU kinds, any of, joined by '|'; "" means any
 	GPUMin, GPUMax  job.Bytes
 	GPUOver         job.Bytes // GPUs with more memory than this
-	// Share is the part of its one GPU that is enough for the job, and Cap how much memory of it; 0 for a whole GPU, and for
-	// as much memory as the share. Policies that do not share give it a whole one.
+	// Share is the part of its one GPU that is enough for the job, and Cap how much memory of it; 0 for a whole GPU, and
+	// for as much memory as the share. Policies that do not share give it a whole one.
 	Share     float64   `json:",omitempty"`
 	Cap       job.Bytes `json:",omitempty"`
 	CPUs      job.CPUs

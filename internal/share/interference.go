@@ -9,8 +9,8 @@ import (
 )
 
 // Interference is how fast jobs are beside others, as it was observed: their speed beside a neighbour, as a part of
-// what their share of the GPU gives them alone. It is learned for pairs of kinds of jobs. A pair that was seen little is
-// assumed to be like the job is beside others, and a job that was seen little like any other.
+// what their share of the GPU gives them alone. It is learned for pairs of kinds of jobs. A pair that was seen little
+// is assumed to be like the job is beside others, and a job that was seen little like any other.
 //
 // A nil Interference has seen nothing.
 type Interference struct {

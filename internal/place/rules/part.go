@@ -41,8 +41,8 @@ func (l *backlog) typical() *share.Workload {
 	return l.workload
 }
 
-// fitPart completes an option with the GPU of its pool of which the job gets a part now: the one where the least of what
-// remains becomes useless to others, then where the least more energy is used, and not beside a job with which it
+// fitPart completes an option with the GPU of its pool of which the job gets a part now: the one where the least of
+// what remains becomes useless to others, then where the least more energy is used, and not beside a job with which it
 // does badly.
 func (e *engine) fitPart(j *queuedJob, s *shape, o *option) {
 	need, cut := &s.Match.Need, place.CutOf(j.item, s.Match.Need.Share)
@@ -108,8 +108,8 @@ func (e *engine) look(r *fleet.Room) {
 	}
 }
 
-// wattsOf returns how much more a node draws when one more of its GPUs is used: as measured, or else by the power limit,
-// and twice that on a node that nobody uses yet and that could be switched off.
+// wattsOf returns how much more a node draws when one more of its GPUs is used: as measured, or else by the power
+// limit, and twice that on a node that nobody uses yet and that could be switched off.
 func wattsOf(r *fleet.Room, gpu uint64) float64 {
 	used := bits.OnesCount64(r.Sound &^ r.Free)
 	if draw := r.Node.Inventory.Draw; used+1 < len(draw) && draw[used+1] > draw[used] && draw[used] > 0 {

@@ -10,8 +10,8 @@ import (
 	"trainyard/internal/share"
 )
 
-// separate moves running jobs away from neighbours that they do badly beside, if there is another GPU for them now. Of two
-// that are to be parted one leaves, and only if it loses no work by that.
+// separate moves running jobs away from neighbours that they do badly beside, if there is another GPU for them now. Of
+// two that are to be parted one leaves, and only if it loses no work by that.
 func (e *engine) separate() {
 	if !e.view.Beside.AnyParted() {
 		return
