@@ -21,7 +21,37 @@ const overload = 1.3
 // filled is a cluster that was filled.
 type filled struct {
 	allocated float64 // GPUs, as the pods asked for
+	used      int     // GPUs of which some pod has something
 	failed    int     // pods that found no place
+}
+
+// measureNeeded places all pods of the trace at once and says how many GPUs they take. In the trace few of them are
+// there at the same time; at once they are the load that the cluster was built for.
+func measureNeeded(w io.Writer, figures map[string]float64, cluster []fleet.Node, pods []*sim.Job) error {
+	results, err := each(func(s side) (filled, error) { return fill(s, cluster, pods) })
+	if err != nil {
+		return err
+	}
+
+	_, err = fmt.Fprintf(w, "All at once: the %d pods of openb, one after the other; none ends.\n\n"+
+		"%-20s %12s %12s %12s\n", len(pods), "", "asked for", "GPUs used", "not placed")
+	if err != nil {
+		return err
+	}
+
+	for i, s := range sides() {
+		r := &results[i]
+		if _, err := fmt.Fprintf(w, "%-20s %12.1f %12d %12d\n", s.name, r.allocated, r.used, r.failed); err != nil {
+			return err
+		}
+	}
+
+	figures["gpus_saved_pct_openb"] = 100 * (1 - float64(results[ours].used)/float64(results[whole].used))
+	figures["gpus_saved_bestfit_pct_openb"] = 100 * (1 - float64(results[bestFit].used)/float64(results[whole].used))
+
+	_, err = fmt.Fprintln(w)
+
+	return err
 }
 
 // measureFill fills the cluster with pods that never end, as the authors of FGD do, and says what no pod got.
@@ -44,8 +74,8 @@ func measureFill(w io.Writer, figures map[string]float64, cluster []fleet.Node, 
 		}
 	}
 
-	_, err := fmt.Fprintf(w, "Filling: pods of openb, drawn at random until they ask for %.0f %% of %.0f GPUs, one after the "+
-		"other; none ends. Mean of %d draws.\n\n%-20s %12s %14s %12s\n", 100*overload, total, seeds,
+	_, err := fmt.Fprintf(w, "Filling: pods of openb, drawn at random until they ask for %.0f %% of %.0f GPUs, one after "+
+		"the other; none ends. Mean of %d draws.\n\n%-20s %12s %14s %12s\n", 100*overload, total, seeds,
 		"", "allocated", "unallocated", "not placed")
 	if err != nil {
 		return err
@@ -53,7 +83,9 @@ func measureFill(w io.Writer, figures map[string]float64, cluster []fleet.Node, 
 
 	for i, s := range sides() {
 		left := 100 * (1 - sums[i].allocated/total)
-		if _, err := fmt.Fprintf(w, "%-20s %12.1f %12.2f %% %12d\n", s.name, sums[i].allocated, left, sums[i].failed/seeds); err != nil {
+
+		_, err = fmt.Fprintf(w, "%-20s %12.1f %12.2f %% %12d\n", s.name, sums[i].allocated, left, sums[i].failed/seeds)
+		if err != nil {
 			return err
 		}
 
@@ -121,7 +153,9 @@ func fill(s side, cluster []fleet.Node, pods []*sim.Job) (filled, error) {
 		}
 
 		need := &it.Shape.Need
-		r := &place.Running{Item: it, Run: id.NewRun(it.Job, 1), Allocations: checked.Starts[0].Allocations, Ordered: now, Began: now}
+		r := &place.Running{
+			Item: it, Run: id.NewRun(it.Job, 1), Allocations: checked.Starts[0].Allocations, Ordered: now, Began: now,
+		}
 
 		for _, a := range r.Allocations {
 			r.GPUs += bits.OnesCount64(a.GPUs)
@@ -133,6 +167,10 @@ func fill(s side, cluster []fleet.Node, pods []*sim.Job) (filled, error) {
 
 		runs = append(runs, r)
 		out.allocated += asked(pods[i].Spec)
+	}
+
+	for _, r := range table.SharedRooms() {
+		out.used += bits.OnesCount64(r.Sound &^ r.Free)
 	}
 
 	return out, nil

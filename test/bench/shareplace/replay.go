@@ -30,16 +30,16 @@ func measureReplay(w io.Writer, figures map[string]float64, name string, cluster
 		return err
 	}
 
-	fewer := part(cluster, scarce*float64(roomy[whole].peak)/float64(gpusOf(cluster)))
+	fewer := some(cluster, scarce*float64(roomy[whole].peak))
 
 	tight, err := each(func(s side) (replayed, error) { return replay(s, fewer, jobs) })
 	if err != nil {
 		return err
 	}
 
-	if _, err := fmt.Fprintf(w, "%s: %d jobs. Needed: most GPUs in use at once of %d. Then on %d GPUs.\n\n"+
+	if _, err := fmt.Fprintf(w, "%s in its own time: %d jobs. Peak: most GPUs in use at once of %d. Then on %d GPUs.\n\n"+
 		"%-20s %8s %12s %14s %14s %12s\n", name, len(jobs), gpusOf(cluster), gpusOf(fewer),
-		"", "needed", "mean wait", "99th pct wait", "GPU-hours", "kWh"); err != nil {
+		"", "peak", "mean wait", "99th pct wait", "GPU-hours", "kWh"); err != nil {
 		return err
 	}
 
@@ -56,8 +56,8 @@ func measureReplay(w io.Writer, figures map[string]float64, name string, cluster
 		suffix = "_" + name
 	}
 
-	figures["gpus_saved_pct_"+name] = 100 * (1 - float64(roomy[ours].peak)/float64(roomy[whole].peak))
-	figures["gpus_saved_bestfit_pct_"+name] = 100 * (1 - float64(roomy[bestFit].peak)/float64(roomy[whole].peak))
+	figures["peak_saved_pct_"+name] = 100 * (1 - float64(roomy[ours].peak)/float64(roomy[whole].peak))
+	figures["peak_saved_bestfit_pct_"+name] = 100 * (1 - float64(roomy[bestFit].peak)/float64(roomy[whole].peak))
 	figures["wait_ratio"+suffix] = ratio(tight[ours].Waiting.Mean, tight[whole].Waiting.Mean)
 	figures["wait_ratio_bestfit"+suffix] = ratio(tight[bestFit].Waiting.Mean, tight[whole].Waiting.Mean)
 	figures["energy_ratio"+suffix] = tight[ours].Energy / tight[whole].Energy

@@ -1,5 +1,5 @@
-// Package shareplace measures what it saves that jobs share GPUs: on Alibaba's trace of 2023, whose pods ask for parts of
-// GPUs, and on Philly's with such parts, beside whole GPUs for all and beside packing by best fit.
+// Package shareplace measures what it saves that jobs share GPUs: on Alibaba's trace of 2023, whose pods ask for parts
+// of GPUs, and on Philly's with such parts, beside whole GPUs for all and beside packing by best fit.
 package shareplace
 
 import (
@@ -60,8 +60,11 @@ const (
 
 // Run measures all of it and prints the tables.
 func Run(w io.Writer, o target.Options) (map[string]float64, error) {
-	if _, err := os.Stat(filepath.Join(o.Data, podsFile)); err != nil {
-		_, err := fmt.Fprintf(w, "the traces are not here (%s): nothing is measured\n", filepath.Join(o.Data, podsFile))
+	name := filepath.Join(o.Data, podsFile)
+
+	if _, missing := os.Stat(name); missing != nil {
+		_, err := fmt.Fprintf(w, "the traces are not here (%s): nothing is measured\n", name)
+
 		return map[string]float64{}, err
 	}
 
@@ -72,7 +75,7 @@ func Run(w io.Writer, o target.Options) (map[string]float64, error) {
 
 	cluster = slices.DeleteFunc(cluster, func(n fleet.Node) bool { return len(n.Inventory.GPUs) == 0 })
 
-	pods, err := read(filepath.Join(o.Data, podsFile), "openb", trace.Options{CPUs: true, Sort: true})
+	pods, err := read(name, "openb", trace.Options{CPUs: true, Sort: true})
 	if err != nil {
 		return nil, err
 	}
@@ -91,6 +94,10 @@ func Run(w io.Writer, o target.Options) (map[string]float64, error) {
 
 	figures := map[string]float64{}
 	if err := measureFill(w, figures, cluster, pods, seeds); err != nil {
+		return nil, err
+	}
+
+	if err := measureNeeded(w, figures, cluster, pods); err != nil {
 		return nil, err
 	}
 
@@ -121,6 +128,34 @@ func read(name, format string, opts trace.Options) ([]*sim.Job, error) {
 			return nil, err
 		}
 	}
+}
+
+// some returns nodes of a cluster with at least so many GPUs together: the one with the most GPUs and CPUs, so that
+// every job can run, and then others drawn at random.
+func some(list []fleet.Node, gpus float64) []fleet.Node {
+	list = slices.Clone(list)
+	rng := rand.New(rand.NewPCG(20, 4))
+	rng.Shuffle(len(list), func(i, k int) { list[i], list[k] = list[k], list[i] })
+
+	size := func(n *fleet.Node) float64 { return float64(len(n.Inventory.GPUs))*1e9 + float64(n.Inventory.CPUs) }
+	largest := 0
+
+	for i := range list {
+		if size(&list[i]) > size(&list[largest]) {
+			largest = i
+		}
+	}
+
+	list[0], list[largest] = list[largest], list[0]
+
+	for i := range list {
+		gpus -= float64(len(list[i].Inventory.GPUs))
+		if gpus <= 0 {
+			return list[:i+1]
+		}
+	}
+
+	return list
 }
 
 // part returns a part of a cluster: the same of each model, at least one node.
