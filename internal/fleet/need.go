@@ -22,9 +22,12 @@ type Need struct {
 	GPUMin, GPUMax  job.Bytes
 	GPUOver         job.Bytes // GPUs with more memory than this
 	// Share is the part of its one GPU that is enough for the job, and Cap how much memory of it; 0 for a whole GPU, and
-	// for as much memory as the share. Policies that do not share give it a whole one.
-	Share     float64   `json:",omitempty"`
-	Cap       job.Bytes `json:",omitempty"`
+	// for as much memory as the share. It runs on nodes that divide their GPUs.
+	Share float64   `json:",omitempty"`
+	Cap   job.Bytes `json:",omitempty"`
+	// Class and Limit are how it is served beside others, as in the job file.
+	Class     job.ShareClass `json:",omitempty"`
+	Limit     float64        `json:",omitempty"`
 	CPUs      job.CPUs
 	Memory    job.Bytes
 	Place     job.Place
@@ -76,7 +79,12 @@ func NeedOf(s *job.Spec, floor job.Floor, avoid []id.Node) Need {
 	}
 
 	if r.GPUShare > 0 && r.GPUShare < 1 && n.MaxGPUs == 1 && n.MaxNodes == 1 {
-		n.Share, n.Cap = r.GPUShare, r.GPUMemory.Min
+		n.Share, n.Cap, n.Class, n.Limit = r.GPUShare, r.GPUMemory.Min, r.ShareClass, r.ShareLimit
+
+		// Where it ran out of its part of the memory, half as much again may be enough on the same GPU.
+		if floor.GPUMemory > 0 {
+			n.Cap, n.GPUOver = max(n.Cap, floor.GPUMemory+floor.GPUMemory/2), 0
+		}
 	}
 
 	if r.Nodes.Min > 0 && r.Nodes.Max == 0 {
@@ -148,7 +156,19 @@ func (n *Need) Named() bool { return n.Pinned() || n.Except != "" }
 // Particular reports whether nodes with the same hardware may differ in whether they meet the need.
 func (n *Need) Particular() bool {
 	return n.Avoid != "" || n.Snapshot || n.Shared != "" || n.Owner != "" || n.Secrets || n.Container ||
-		n.Builder != job.BuilderNone || n.Named()
+		n.Builder != job.BuilderNone || n.Share > 0 || n.Named()
+}
+
+// Whole returns the need of a job that gets a whole GPU although a part is enough for it. Any node will do then.
+func (n Need) Whole() Need {
+	n.Share, n.Cap, n.Class, n.Limit = 0, 0, "", 0
+
+	return n
+}
+
+// Cut returns what the job gets of a GPU if it gets such a part of one.
+func (n *Need) Cut(part float64) share.Cut {
+	return share.Cut{Owner: n.Owner, Share: part, Cap: n.Cap, Class: n.Class, Limit: n.Limit}
 }
 
 // MostAlike returns how many of the rooms at most could run the ranks of a job together: those with one kind of
@@ -228,7 +248,7 @@ func (m *Matcher) Fits(r *Room) (gpus uint64, ok bool) {
 func (m *Matcher) FitsPart(r *Room, c *share.Cut) (shared, free uint64, ok bool) {
 	n := &m.Need
 	if !r.Open || r.CPUs < n.CPUs || r.Memory < n.Memory || !r.Node.Class.Allows(n.Place) || n.GPUs > 1 || n.Nodes > 1 ||
-		m.barred(r) {
+		r.Node.Inventory.Shares == "" || m.barred(r) {
 		return 0, 0, false
 	}
 
@@ -268,6 +288,9 @@ func (m *Matcher) MatchingGPUs(r *Room) uint64 { return m.gpus(r, r.Sound) }
 // barred reports whether the node is out of the question, whatever room it has.
 func (m *Matcher) barred(r *Room) bool {
 	if m.Need.Snapshot && !r.Node.Inventory.Saves(m.Need.MaxGPUs > 0).OK {
+		return true
+	}
+	if m.Need.Share > 0 && r.Node.Inventory.Shares == "" {
 		return true
 	}
 	if m.Need.Secrets && !r.Node.Inventory.Secrets {
@@ -347,6 +370,13 @@ func (m *Matcher) wants(g *GPU) bool {
 	if g.Memory < n.GPUMin-n.GPUMin/100*7 || n.GPUMax > 0 && g.Memory > n.GPUMax+n.GPUMax/100*7 ||
 		n.GPUOver > 0 && g.Memory <= n.GPUOver+n.GPUOver/100*7 || n.Image.GPU != "" && g.Model != n.Image.GPU {
 		return false
+	}
+
+	if n.Share > 0 {
+		// Less is left for jobs than the GPU has, so one with just as much memory as the job may have is too small.
+		if gpu, cut := (share.GPU{Memory: g.Memory}), n.Cut(n.Share); gpu.Fits(&cut) == share.NoMemory {
+			return false
+		}
 	}
 
 	return len(m.kinds) == 0 ||

@@ -11,7 +11,7 @@ import (
 func TestPartsOfAGPUComeAndGo(t *testing.T) {
 	t.Parallel()
 	table := fleet.NewTable()
-	table.Put(&fleet.Node{ID: "a", Class: fleet.Local, State: fleet.Ready, Inventory: fleet.Inventory{CPUs: 8000, Memory: 1 << 40,
+	table.Put(&fleet.Node{ID: "a", Class: fleet.Local, State: fleet.Ready, Inventory: fleet.Inventory{CPUs: 8000, Memory: 1 << 40, Shares: "1",
 		GPUs: []fleet.GPU{{Index: 0, Model: "T4", Memory: 16 << 30}, {Index: 1, Model: "T4", Memory: 16 << 30}}}}, 0)
 	table.Book("a", fleet.Hold{Run: "j1.1", Job: "j1", Owner: "ada", GPUs: 1, Share: 0.5, Cap: 10 << 30})
 
@@ -70,5 +70,53 @@ func TestNeedOfAPart(t *testing.T) {
 		if n.Share != tc.want || (n.Cap > 0) != (tc.want > 0) {
 			t.Errorf("%s: a share of %g with %s of memory, want %g", name, n.Share, n.Cap, tc.want)
 		}
+	}
+}
+
+func TestPartsAreCutOnNodesThatDivideTheirGPUs(t *testing.T) {
+	t.Parallel()
+	one := job.Range{Min: 1, Max: 1}
+	asks := job.Resources{
+		GPUs: one, Nodes: one, GPUShare: 0.5, GPUMemory: job.ByteRange{Min: 15 << 30},
+		ShareClass: job.ShareGuaranteed, ShareLimit: 0.6,
+	}
+	need := fleet.NeedOf(&job.Spec{Resources: asks, Place: job.PlaceAny}, job.Floor{}, nil)
+
+	cut := need.Cut(0.5)
+	if want := (share.Cut{Share: 0.5, Limit: 0.6, Class: job.ShareGuaranteed, Cap: 15 << 30}); cut != want {
+		t.Errorf("the job gets %+v, want %+v", cut, want)
+	}
+
+	if !need.Particular() {
+		t.Error("nodes with the same hardware may differ in whether they divide their GPUs")
+	}
+
+	for name, tc := range map[string]struct {
+		shares      string
+		memory      job.Bytes
+		part, whole bool
+	}{
+		"a node that does":                   {"1", 16 << 30, true, true},
+		"one that does not":                  {"", 16 << 30, false, true},
+		"a GPU with no memory but the job's": {"1", 15 << 30, false, true},
+	} {
+		table := fleet.NewTable()
+		table.Put(&fleet.Node{ID: "a", Class: fleet.Local, State: fleet.Ready, Inventory: fleet.Inventory{
+			CPUs: 8000, Memory: 1 << 40, Shares: tc.shares, GPUs: []fleet.GPU{{Model: "T4", Memory: tc.memory}},
+		}}, 0)
+
+		room, _ := table.Get("a")
+		m, whole := fleet.NewMatcher(need), fleet.NewMatcher(need.Whole())
+		_, _, fits := m.FitsPart(room, &cut)
+
+		if fits != tc.part || m.Eligible(room) != tc.part || whole.Eligible(room) != tc.whole {
+			t.Errorf("%s: a part %t, ever %t, a whole one %t", name, fits, m.Eligible(room), whole.Eligible(room))
+		}
+	}
+
+	// Who ran out of his part of the memory gets more of it, not a larger GPU.
+	again := fleet.NeedOf(&job.Spec{Resources: asks}, job.Floor{GPUMemory: 12 << 30}, nil)
+	if again.Cap != 18<<30 || again.GPUOver != 0 {
+		t.Errorf("after 12 GB were too few the job gets %s on GPUs with more than %s", again.Cap, again.GPUOver)
 	}
 }

@@ -35,9 +35,12 @@ type Hold struct {
 	Share  float64 // of the one GPU, if it is shared; 0 for whole ones
 	CPUs   job.CPUs
 	Memory job.Bytes
-	Cap    job.Bytes `json:",omitempty"` // of the memory of a shared GPU; 0 for as much as the share
-	Since  time.Time // when the run was ordered
-	Ends   time.Time // expected; zero if unknown
+	// Of a shared GPU: how much of its memory, 0 for as much as the share, and how the run is served beside others.
+	Cap   job.Bytes      `json:",omitempty"`
+	Class job.ShareClass `json:",omitempty"`
+	Limit float64        `json:",omitempty"`
+	Since time.Time      // when the run was ordered
+	Ends  time.Time      // expected; zero if unknown
 	// What it runs, and how many seconds of a run without an expected end it gets done in a second.
 	Program string  `json:",omitempty"`
 	Pace    float64 `json:",omitempty"` // 0 for 1
@@ -45,7 +48,7 @@ type Hold struct {
 
 // Cut returns what the run has of a GPU that it shares.
 func (h *Hold) Cut() share.Cut {
-	return share.Cut{Job: h.Job, Owner: h.Owner, Share: h.Share, Cap: h.Cap, Kind: h.Program}
+	return share.Cut{Job: h.Job, Owner: h.Owner, Share: h.Share, Cap: h.Cap, Class: h.Class, Limit: h.Limit, Kind: h.Program}
 }
 
 // Part is a shared GPU, how much of it is held, and by whom.

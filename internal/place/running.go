@@ -157,7 +157,10 @@ func (r *Running) GPUCount() float64 {
 
 // CutOf returns what a job has of a GPU if it gets a part of it.
 func CutOf(it *queue.Item, part float64) share.Cut {
-	return share.Cut{Job: it.Job, Owner: it.User, Share: part, Cap: it.Shape.Need.Cap, Kind: it.Program.Key}
+	c := it.Shape.Need.Cut(part)
+	c.Job, c.Owner, c.Kind = it.Job, it.User, it.Program.Key
+
+	return c
 }
 
 // ExpectedRate returns the units of work per second that a job is expected to do on allocations:

@@ -17,7 +17,7 @@ func sharing(t *testing.T) (*place.View, *place.Running, func(number uint64) *qu
 	t.Helper()
 	table := fleet.NewTable()
 	table.Put(
-		&fleet.Node{ID: "a", Class: fleet.Local, State: fleet.Ready, Inventory: fleet.Inventory{CPUs: 8000, Memory: 1 << 40,
+		&fleet.Node{ID: "a", Class: fleet.Local, State: fleet.Ready, Inventory: fleet.Inventory{CPUs: 8000, Memory: 1 << 40, Shares: "1",
 			GPUs: []fleet.GPU{{Index: 0, Model: "M60", Memory: 8 << 30}, {Index: 1, Model: "M60", Memory: 8 << 30}}}},
 		0,
 	)
@@ -122,7 +122,7 @@ func TestWhyAJobCannotStandBesideAnother(t *testing.T) {
 	need := item(2).Shape.Need
 	need.Share = 0.7
 
-	why := place.Explain(v, place.QueuedJob{Job: "j2", Need: need}, place.Verdict{Policy: "rules", Shares: true})
+	why := place.Explain(v, place.QueuedJob{Job: "j2", Need: need}, place.Verdict{Policy: "rules"})
 	for _, words := range []string{"70% of a GPU and 1 CPU needed", "GPU 0 of a: 70% needed, 50% left beside j1"} {
 		if !strings.Contains(why.Sentence, words) {
 			t.Errorf("%q does not say %q", why.Sentence, words)
@@ -130,13 +130,13 @@ func TestWhyAJobCannotStandBesideAnother(t *testing.T) {
 	}
 
 	need.Share = 0.5
-	why = place.Explain(v, place.QueuedJob{Job: "j2", Need: need}, place.Verdict{Policy: "rules", Shares: true, Due: true})
+	why = place.Explain(v, place.QueuedJob{Job: "j2", Need: need}, place.Verdict{Policy: "rules", Due: true})
 	if why.Blocker != place.BlockNone {
 		t.Errorf("half of GPU 0 is left, and %s: %s", why.Blocker, why.Sentence)
 	}
 
 	// Under a policy that does not share, it waits for a whole GPU.
-	why = place.Explain(v, place.QueuedJob{Job: "j2", Need: need}, place.Verdict{Policy: "fifo"})
+	why = place.Explain(v, place.QueuedJob{Job: "j2", Need: need.Whole()}, place.Verdict{Policy: "fifo"})
 	if why.Blocker != place.BlockResources || strings.Contains(why.Sentence, "beside") {
 		t.Errorf("%s: %s", why.Blocker, why.Sentence)
 	}

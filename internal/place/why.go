@@ -12,7 +12,6 @@ import (
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
-	"trainyard/internal/share"
 )
 
 // Blocker is the reason why a job is queued, as one word for programs.
@@ -109,7 +108,6 @@ type QueuedJob struct {
 // Verdict is what the last plan came to for a job that it did not start.
 type Verdict struct {
 	Policy      string       // name
-	Shares      bool         // it lets jobs share GPUs
 	Reservation *Reservation // of the plan, nil if it made none
 	Said        bool         // the policy says why it lets the job wait; the sentence is left to it
 	// Due says that the yard has changed since, or that the job is new: the next plan decides.
@@ -173,7 +171,7 @@ func applyDataRule(v *View, need fleet.Need, w Why, rule string) Why {
 func explain(v *View, j *QueuedJob, verdict *Verdict) Why {
 	need := j.Need
 	m := fleet.NewMatcher(need)
-	cut := &share.Cut{Job: j.Job, Owner: need.Owner, Share: need.Share, Cap: need.Cap}
+	cut := need.Cut(need.Share)
 	var eligible, open, fit []*fleet.Room
 
 	for i := range v.Rooms {
@@ -190,7 +188,7 @@ func explain(v *View, j *QueuedJob, verdict *Verdict) Why {
 
 		open = append(open, r)
 
-		if _, ok := m.Fits(r); ok || verdict.Shares && hasPart(m, r, cut) {
+		if _, ok := m.Fits(r); ok || hasPart(m, r, &cut) {
 			fit = append(fit, r)
 		}
 	}
@@ -221,6 +219,8 @@ func explain(v *View, j *QueuedJob, verdict *Verdict) Why {
 		return unsaved(v, need)
 	case len(eligible) < need.Nodes && need.Container && couldRunOutside(v, need):
 		return noContainers(v, need)
+	case len(eligible) < need.Nodes && need.Share > 0 && couldRun(v, need.Whole()):
+		return undivided(v, need)
 	case len(eligible) < need.Nodes && need.Builder != job.BuilderNone && couldRunUnbuilt(v, need):
 		return noBuilder(v, need)
 	case len(eligible) < need.Nodes && need.Shared != "" && couldRunUnshared(v, need):
@@ -240,8 +240,8 @@ func explain(v *View, j *QueuedJob, verdict *Verdict) Why {
 	if len(fit) < need.Nodes {
 		w := occupied(v, m, open, fit, j.Job, verdict.Reservation)
 		w.Sentence += dedicatedRoom(v, need) + roomElsewhere(v, need)
-		if verdict.Shares && need.Share > 0 {
-			w.Sentence += besideNobody(m, open, cut)
+		if need.Share > 0 {
+			w.Sentence += besideNobody(m, open, &cut)
 		}
 
 		return w

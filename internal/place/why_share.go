@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/humanize"
 	"trainyard/internal/share"
 )
 
@@ -17,6 +18,30 @@ func hasPart(m *fleet.Matcher, r *fleet.Room, c *share.Cut) bool {
 	_, _, ok := m.FitsPart(r, c)
 
 	return ok
+}
+
+// undivided says that the nodes that could run a job that wants a part of a GPU do not divide theirs, or have none with
+// as much memory as it may have.
+func undivided(v *View, need fleet.Need) Why {
+	whole := remedy("remove gpu_share, so that the job gets a whole GPU")
+
+	smaller := need
+	smaller.Cap = 0
+
+	if need.Cap > 0 && couldRun(v, smaller) {
+		return Why{
+			Blocker: BlockNoFit,
+			Sentence: fmt.Sprintf("may have %s of the memory of a GPU, and no GPU has that for jobs: %s of each is left to the driver",
+				humanize.Size(need.Cap), humanize.Size(share.Reserve)),
+			Remedies: []Remedy{remedy("lower gpu_memory"), whole},
+		}
+	}
+
+	return Why{
+		Blocker:  BlockNoFit,
+		Sentence: "needs a node that divides its GPUs among jobs, and none that could run it does",
+		Remedies: []Remedy{remedy("upgrade the agent of a node that could run the job"), whole},
+	}
 }
 
 // besideNobody says why a job that wants a part of a GPU cannot stand beside those that share the one of which most is

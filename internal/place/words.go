@@ -28,6 +28,8 @@ func NeedWords(n fleet.Need) string {
 		}
 
 		switch {
+		case n.Cap > 0:
+			what += " with " + humanize.Size(n.Cap) + " of its memory"
 		case n.GPUMin > 0 && n.GPUMax > 0:
 			what += fmt.Sprintf(" with %s to %s", humanize.Size(n.GPUMin), humanize.Size(n.GPUMax))
 		case n.GPUMin > 0:

@@ -15,21 +15,11 @@ import (
 	"trainyard/internal/job"
 )
 
-// Class is how the time of a GPU is given to a job beside others.
-type Class string
-
-// The classes, first the one that is served first. "" is Normal.
-const (
-	Guaranteed    Class = "guaranteed"
-	Normal        Class = "normal"
-	Opportunistic Class = "opportunistic"
-)
-
 // Cut is what one job has of a GPU, or asks for.
 type Cut struct {
 	Job   id.Job
 	Owner id.User
-	Class Class
+	Class job.ShareClass
 	Share float64   // of the time of the GPU, between 0 and 1
 	Limit float64   // most of its time, also while nobody else wants it; 0 for no limit
 	Cap   job.Bytes // of its memory; 0 for as much as the share
@@ -125,11 +115,11 @@ func (g *GPU) Fits(c *Cut) Obstacle {
 		caps += o.CapOn(g.Memory)
 
 		switch o.Class {
-		case Guaranteed:
+		case job.ShareGuaranteed:
 			guaranteed++
 			bounds += o.bound()
-		case Opportunistic:
-		case Normal, "":
+		case job.ShareOpportunistic:
+		case job.ShareNormal, "":
 			normal += o.Share
 		}
 	}
@@ -222,7 +212,7 @@ func ModeOf(cuts []Cut) Mode {
 
 	first := &cuts[0]
 	unequal := func(c Cut) bool {
-		return c.Class != Normal && c.Class != "" || c.Limit > 0 || math.Abs(c.Share-first.Share) > tiny
+		return c.Class != job.ShareNormal && c.Class != "" || c.Limit > 0 || math.Abs(c.Share-first.Share) > tiny
 	}
 
 	if slices.ContainsFunc(cuts, unequal) {

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"trainyard/internal/job"
 )
 
 // Interference is how fast jobs are beside others, as it was observed: their speed beside a neighbour, as a part of
@@ -164,7 +166,7 @@ func (t *Interference) Leaving(now time.Time, cuts []Cut) int {
 				continue
 			}
 
-			if cmp.Or(cmp.Compare(cuts[i].Class.rank(), cuts[k].Class.rank()), cmp.Compare(cuts[i].Share, cuts[k].Share)) < 0 {
+			if cmp.Or(cmp.Compare(rank(cuts[i].Class), rank(cuts[k].Class)), cmp.Compare(cuts[i].Share, cuts[k].Share)) < 0 {
 				return i
 			}
 
@@ -176,13 +178,13 @@ func (t *Interference) Leaving(now time.Time, cuts []Cut) int {
 }
 
 // rank orders the classes, the lowest first.
-func (c Class) rank() int {
+func rank(c job.ShareClass) int {
 	switch c {
-	case Opportunistic:
+	case job.ShareOpportunistic:
 		return 0
-	case Guaranteed:
+	case job.ShareGuaranteed:
 		return 2
-	case Normal, "":
+	case job.ShareNormal, "":
 	}
 
 	return 1

@@ -21,7 +21,7 @@ func drawCut(rt *rapid.T, n int) share.Cut {
 	c := share.Cut{
 		Job:   id.NewJob(uint64(n + 1)),
 		Owner: id.User(rapid.SampledFrom([]string{"ada", "bob"}).Draw(rt, "owner")),
-		Class: rapid.SampledFrom([]share.Class{"", share.Normal, share.Guaranteed, share.Opportunistic}).Draw(rt, "class"),
+		Class: rapid.SampledFrom([]job.ShareClass{"", job.ShareNormal, job.ShareGuaranteed, job.ShareOpportunistic}).Draw(rt, "class"),
 		Share: float64(rapid.IntRange(1, 99).Draw(rt, "percent")) / 100,
 		MPS:   rapid.IntRange(0, 5).Draw(rt, "mps") == 0,
 	}
@@ -80,11 +80,11 @@ func keepsPromises(rt *rapid.T, g *share.GPU) {
 		}
 
 		switch {
-		case c.Class == share.Guaranteed && c.Limit > 0:
+		case c.Class == job.ShareGuaranteed && c.Limit > 0:
 			time -= c.Limit
-		case c.Class == share.Guaranteed:
+		case c.Class == job.ShareGuaranteed:
 			time = 0
-		case c.Class != share.Opportunistic:
+		case c.Class != job.ShareOpportunistic:
 			normal += c.Share
 		}
 	}
@@ -136,21 +136,21 @@ func TestWhoMayStandBesideWhom(t *testing.T) {
 		},
 		"MPS beside none": {half(nil), half(func(c *share.Cut) { c.MPS = true }), share.Faults, "fault"},
 		"guaranteed without a limit": {
-			half(nil), half(func(c *share.Cut) { c.Class = share.Guaranteed }), share.Starves, "limit",
+			half(nil), half(func(c *share.Cut) { c.Class = job.ShareGuaranteed }), share.Starves, "limit",
 		},
 		"guaranteed with a limit": {
-			half(nil), half(func(c *share.Cut) { c.Class, c.Limit = share.Guaranteed, 0.5 }), share.NoObstacle, "",
+			half(nil), half(func(c *share.Cut) { c.Class, c.Limit = job.ShareGuaranteed, 0.5 }), share.NoObstacle, "",
 		},
 		"guaranteed beside opportunistic": {
-			half(func(c *share.Cut) { c.Class = share.Opportunistic }), half(func(c *share.Cut) { c.Class = share.Guaranteed }),
+			half(func(c *share.Cut) { c.Class = job.ShareOpportunistic }), half(func(c *share.Cut) { c.Class = job.ShareGuaranteed }),
 			share.NoObstacle, "",
 		},
 		"a whole GPU":             {half(nil), half(func(c *share.Cut) { c.Share = 1 }), share.BadShare, "cannot be cut"},
 		"less than its share":     {half(nil), half(func(c *share.Cut) { c.Limit = 0.3 }), share.BadShare, "cannot be cut"},
 		"neither more nor less":   {half(nil), half(func(c *share.Cut) { c.Share = math.NaN() }), share.BadShare, ""},
 		"a limit at its share":    {half(nil), half(func(c *share.Cut) { c.Limit = 0.5 }), share.NoObstacle, ""},
-		"a small opportunist":     {half(nil), half(func(c *share.Cut) { c.Class, c.Share = share.Opportunistic, 0.1 }), 0, ""},
-		"no share beyond a whole": {half(nil), half(func(c *share.Cut) { c.Class, c.Share = share.Opportunistic, 0.7 }), share.NoTime, "left"},
+		"a small opportunist":     {half(nil), half(func(c *share.Cut) { c.Class, c.Share = job.ShareOpportunistic, 0.1 }), 0, ""},
+		"no share beyond a whole": {half(nil), half(func(c *share.Cut) { c.Class, c.Share = job.ShareOpportunistic, 0.7 }), share.NoTime, "left"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -193,9 +193,9 @@ func TestModeInWhichAGPUBegins(t *testing.T) {
 		"whole 1": {c(0.5)},
 		"whole 2": nil,
 		"open 1":  {c(0.5), c(0.5)},
-		"open 2":  {c(0.2), {Share: 0.2, Class: share.Normal}},
+		"open 2":  {c(0.2), {Share: 0.2, Class: job.ShareNormal}},
 		"token 1": {c(0.7), c(0.3)},
-		"token 2": {c(0.5), {Share: 0.5, Class: share.Opportunistic}},
+		"token 2": {c(0.5), {Share: 0.5, Class: job.ShareOpportunistic}},
 		"token 3": {{Share: 0.3, Limit: 0.3}},
 		"token 4": {c(0.5), {Share: 0.5, Limit: 0.6}},
 		"mps 1":   {{Share: 0.5, MPS: true}, {Share: 0.2, MPS: true}},
@@ -357,7 +357,7 @@ func TestBadPairsArePartedAndTriedAgain(t *testing.T) {
 		t.Errorf("parted %t, from %v, leaving %d", x.Parted(day, "llm", "resnet"), x.PartedFrom(day, "resnet", cuts), x.Leaving(day, cuts))
 	}
 
-	cuts[2].Class = share.Guaranteed
+	cuts[2].Class = job.ShareGuaranteed
 	if x.Leaving(day, cuts) != 0 {
 		t.Error("a guaranteed job leaves for a normal one")
 	}

@@ -19,8 +19,6 @@ type field struct {
 	example string   // a value, as it is written behind the key
 	also    []string // what other tools call it
 	later   string   // what is accepted and not acted on yet
-	refuse  string   // why it is not supported yet, where ignoring it would mislead
-	instead string   // and what to do instead
 	must    bool
 }
 
@@ -213,14 +211,32 @@ func resourceFields() field {
 				doc:     "Acceptable GPU models. A model may carry its memory and the number of GPUs, as in A100:80GB:8.",
 			},
 			{name: "gpu_memory", kind: gpuMemoryKind(), example: "24GB..",
-				doc: "Memory of each GPU. 24GB means at least 24GB."},
+				doc: "Memory of each GPU. 24GB means at least 24GB. With gpu_share it is how much of the memory of its GPU the job " +
+					"may have; allocating more fails as if the GPU had no more. Without it that is the share of the memory."},
 			{
 				name:    "gpu_share",
 				kind:    shareKind(func(s *job.Spec) *float64 { return &s.Resources.GPUShare }, 0.01, 1),
 				example: "0.5",
-				doc:     "A fraction of one GPU.",
-				refuse:  "shares of a GPU are not supported yet, and the job would take a whole one",
-				instead: "remove it, or write gpus: 1",
+				also:    []string{"gpu_fraction", "fraction"},
+				doc: "The share of one GPU that the job gets; others may have the rest. While they leave theirs unused, it gets more. " +
+					"The job runs on nodes that divide their GPUs, which trainyard node shows; no node is provisioned for it. Under " +
+					"policies other than rules and andreas it gets a whole GPU.",
+			},
+			{
+				name: "share_class",
+				kind: choiceKind(func(s *job.Spec) *job.ShareClass { return &s.Resources.ShareClass },
+					job.ShareNormal, job.ShareGuaranteed, job.ShareOpportunistic),
+				example: "guaranteed",
+				def:     "normal, with gpu_share",
+				doc: "How a job with gpu_share is served beside others: a guaranteed one first until it has had its share, an " +
+					"opportunistic one with what the others leave. Beside normal jobs a guaranteed one needs a share_limit.",
+			},
+			{
+				name:    "share_limit",
+				kind:    shareKind(func(s *job.Spec) *float64 { return &s.Resources.ShareLimit }, 0.01, 1),
+				example: "0.8",
+				def:     "1, with gpu_share",
+				doc:     "The most of its GPU that a job with gpu_share gets, also while nobody else wants it.",
 			},
 			{
 				name:    "nodes",

@@ -147,6 +147,12 @@ func TestEveryFieldIsRead(t *testing.T) {
 			s.Every, s.Overlap = "0 3 * * mon-fri", job.OverlapAllow
 		}},
 		{"resources: {nodes: 1..4}", res(func(r *job.Resources) { r.Nodes = job.Range{Min: 1, Max: 4} })},
+		{"resources: {gpu_share: 0.5}", res(func(r *job.Resources) { r.GPUs, r.GPUShare = one, 0.5 })},
+		{"resources: {gpu_share: 0.25, gpu_memory: 10GB, share_class: guaranteed, share_limit: 0.5}", res(func(r *job.Resources) {
+			r.GPUs, r.GPUShare, r.GPUMemory = one, 0.25, job.ByteRange{Min: 10 * gb}
+			r.ShareClass, r.ShareLimit = job.ShareGuaranteed, 0.5
+		})},
+		{"resources: {gpu_share: 1}", res(func(r *job.Resources) { r.GPUs, r.GPUShare = one, 1 })},
 		{"resources: {cpus: 0.5}", res(func(r *job.Resources) { r.CPUs = 500 })},
 		{"resources: {memory: 1.5 GiB}", res(func(r *job.Resources) { r.Memory = gb + gb/2 })},
 		{"place: cloud", func(s *job.Spec) { s.Place = job.PlaceCloud }},
@@ -260,7 +266,7 @@ resources: {gpus: 1..4, nodes: 1..2}`, func(s *job.Spec) {
 	}
 
 	for _, f := range jobFields() {
-		if f.refuse == "" && f.name != "run" && f.name != "needs" && !covered[f.name] {
+		if f.name != "run" && f.name != "needs" && !covered[f.name] {
 			t.Errorf("no test reads %s", f.name)
 		}
 	}
@@ -347,12 +353,16 @@ checkpoint: {dir: ckpt, every: 10m}
 // exampleText writes the example of a field with what the fields around it ask for.
 func exampleText(at []field) string {
 	beside := map[string]string{
-		"needs":      "name: train",
-		"after":      "needs: j12",
-		"overlap":    "every: 6h",
-		"late_cost":  "deadline: 2026-12-01T09:00",
-		"same_gpu":   "gpus: 1, nodes: 2",
-		"metric":     "at_most: 1",
+		"needs":     "name: train",
+		"after":     "needs: j12",
+		"overlap":   "every: 6h",
+		"late_cost": "deadline: 2026-12-01T09:00",
+		"same_gpu":  "gpus: 1, nodes: 2",
+		"metric":    "at_most: 1",
+
+		"share_class": "gpu_share: 0.5",
+		"share_limit": "gpu_share: 0.5",
+
 		"at_most":    "metric: m",
 		"at_least":   "metric: m",
 		"speed":      "resources: {gpus: 1..4}",
@@ -425,11 +435,7 @@ func TestExamplesOfTheTableCanBeWritten(t *testing.T) {
 			at := append(slices.Clone(above), f)
 			text := exampleText(at)
 			_, err := Parse([]byte(text), Options{})
-			if f.refuse != "" {
-				if got := codes(err); len(got) != 1 || got[0] != "not_supported" {
-					t.Errorf("%s: %v, want only not_supported", f.name, err)
-				}
-			} else if err != nil {
+			if err != nil {
 				t.Errorf("%q: %v", text, err)
 			}
 

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -206,6 +207,51 @@ func (r *reader) resources(d *draft) {
 			"must be at least 1 because other fields describe the GPU, got 0",
 			"ask for at least 1, or remove the other fields",
 		)
+	}
+}
+
+// share refuses what does not go with a part of one GPU, and what means nothing without one.
+func (r *reader) share(d *draft) {
+	res := &d.entry.Spec.Resources
+
+	for _, name := range []string{"share_class", "share_limit"} {
+		n, given := d.at["resources."+name]
+
+		switch _, asked := d.at["resources.gpu_share"]; {
+		case given && !asked:
+			r.Fail(n, "conflict", "resources."+name, "must not be given without gpu_share", "remove it, or add gpu_share")
+		case given && res.GPUShare == 1:
+			r.Fail(n, "conflict", "resources."+name, "must not be given with gpu_share: 1, which is a whole GPU",
+				"remove it, or ask for a smaller gpu_share")
+		}
+	}
+
+	if res.GPUShare == 0 || res.GPUShare == 1 {
+		return
+	}
+
+	one := job.Range{Min: 1, Max: 1}
+	if res.GPUs != one && res.GPUs != (job.Range{}) {
+		r.Fail(d.at["resources.gpu_share"], "conflict", "resources.gpu_share",
+			fmt.Sprintf("must not be given to a job with several GPUs, got gpus: %s", res.GPUs),
+			"remove it, or ask for one GPU: jobs with several do not share them")
+	}
+
+	if res.Nodes != one && res.Nodes != (job.Range{}) {
+		r.Fail(d.at["resources.gpu_share"], "conflict", "resources.gpu_share",
+			fmt.Sprintf("must not be given to a job on several nodes, got nodes: %s", res.Nodes),
+			"remove it, or ask for one node: jobs on several do not share GPUs")
+	}
+
+	if res.ShareLimit > 0 && res.ShareLimit < res.GPUShare {
+		r.Fail(d.at["resources.share_limit"], "conflict", "resources.share_limit",
+			fmt.Sprintf("must be at least gpu_share, %v, got %v", res.GPUShare, res.ShareLimit), "raise it, or lower gpu_share")
+	}
+
+	if res.GPUMemory.Max > 0 {
+		r.Fail(cmp.Or(d.at["resources.gpu_memory"], d.at["resources.gpu"]), "conflict", "resources.gpu_memory",
+			fmt.Sprintf("must be one amount with gpu_share, got %s", res.GPUMemory),
+			"write how much of the memory of its GPU the job may have, as in gpu_memory: 10GB")
 	}
 }
 

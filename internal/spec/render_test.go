@@ -305,7 +305,7 @@ env:
 	}
 }
 
-func TestFieldsThatAreRefusedAreWrittenAllTheSame(t *testing.T) {
+func TestPartsOfGPUsAndOtherFieldsAreWritten(t *testing.T) {
 	t.Parallel()
 	s := basic(func(s *job.Spec) {
 		s.Image = "img:1"
@@ -313,6 +313,7 @@ func TestFieldsThatAreRefusedAreWrittenAllTheSame(t *testing.T) {
 		s.Budget = 40e6
 		s.Secrets = []string{"KEY"}
 		s.Resources.GPUShare, s.Resources.GPUs = 0.5, job.Range{Min: 1, Max: 1}
+		s.Resources.ShareClass, s.Resources.ShareLimit = job.ShareOpportunistic, 0.75
 	})
 
 	got, err := Render(s)
@@ -320,7 +321,7 @@ func TestFieldsThatAreRefusedAreWrittenAllTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	want := "run: a\nimage: img:1\ndata: [d1, d2]\nresources:\n  gpus: 1\n  gpu_share: 0.5\nbudget: $40\nsecrets: KEY\n"
+	want := "run: a\nimage: img:1\ndata: [d1, d2]\nresources:\n  gpus: 1\n  gpu_share: 0.5\n  share_class: opportunistic\n  share_limit: 0.75\nbudget: $40\nsecrets: KEY\n"
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

@@ -99,10 +99,6 @@ func oneOrMany(item schema) schema {
 // meaning is what the field says, with what there is to know about it today.
 func (f field) meaning() string {
 	text := f.doc
-	if f.refuse != "" {
-		return text + " Not supported yet: " + f.refuse + "."
-	}
-
 	if f.later != "" {
 		text += " Currently " + f.later
 	}

@@ -159,6 +159,7 @@ func (r *reader) job(root *yaml.Node) *draft {
 	}
 
 	r.resources(d)
+	r.share(d)
 	r.snapshot(d)
 	r.python(d)
 	r.sameGPU(d)
@@ -204,10 +205,6 @@ func (r *reader) mapping(d *draft, n *yaml.Node, prefix string, fields []field) 
 		f := &fields[at]
 		v := value{r: r, d: d, n: val, f: f, path: yamlfile.Join(prefix, f.name)}
 		d.at[v.path] = val
-
-		if f.refuse != "" {
-			r.Fail(key, "not_supported", v.path, f.refuse, f.instead)
-		}
 
 		v.read()
 	}

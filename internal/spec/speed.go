@@ -115,7 +115,7 @@ func rateFields() []field {
 			example: "0.5",
 			also:    []string{"gpu_share", "fraction"},
 			doc: "Fraction of one GPU; other jobs may use the rest. Policies that share GPUs may then give the job no " +
-				"more than this. The fraction is not enforced: the program itself must not use more.",
+				"more than this, on nodes that divide their GPUs.",
 		},
 		{
 			name:    "per_second",

@@ -24,6 +24,7 @@ func (d *driver) join(great bool) error {
 		CPUs:    job.CPUs(1+d.rng.IntN(16)) * 1000,
 		Memory:  job.Bytes(8<<d.rng.IntN(5)) << 30,
 		Version: "1",
+		Shares:  "1",
 
 		Restores:   !d.chance(5), // else its agent is of an earlier version
 		SingleUser: d.joins%3 == 2,

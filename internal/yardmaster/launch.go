@@ -116,6 +116,8 @@ func (y *Yard) bookNodes(r *jobRecord, run *runRecord) {
 			CPUs:   k.CPUs,
 			Memory: k.Memory,
 			Cap:    r.entry.Shape.Need.Cap,
+			Class:  r.entry.Shape.Need.Class,
+			Limit:  r.entry.Shape.Need.Limit,
 			Since:  run.Ordered,
 			Ends:   ends,
 
@@ -164,6 +166,11 @@ func (y *Yard) open(
 		},
 	}
 
+	if k.Share > 0 {
+		need := &r.entry.Shape.Need
+		o.Launch.ShareCap, o.Launch.ShareClass, o.Launch.ShareLimit = y.gpuMemory(r, k), need.Class, need.Limit
+	}
+
 	if c := r.Spec.Checkpoint; c != nil {
 		o.Launch.Checkpoint, o.Launch.SaveEvery, o.Launch.Snapshot = c.Dir, c.Every, c.Snapshot
 	}
@@ -184,6 +191,18 @@ func (y *Yard) open(
 	}
 
 	y.orders.Open(&o)
+}
+
+// gpuMemory returns how much memory of each of its GPUs a rank may have.
+func (y *Yard) gpuMemory(r *jobRecord, k *job.Rank) job.Bytes {
+	memory := y.nodes.GPUMemory(k)
+	if k.Share == 0 {
+		return memory
+	}
+
+	cut := r.entry.Shape.Need.Cut(k.Share)
+
+	return cut.CapOn(memory)
 }
 
 // stop orders the ranks of a run that have not ended to stop. A run that is stopping within

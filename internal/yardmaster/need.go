@@ -5,6 +5,7 @@ import (
 
 	"trainyard/internal/checkpoint"
 	"trainyard/internal/fleet"
+	"trainyard/internal/id"
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 )
@@ -12,7 +13,7 @@ import (
 // need returns what a job needs of its nodes, in the places that the rules of its data allow and where the checkpoint
 // from which it continues can be restored.
 func (y *Yard) need(r *jobRecord) fleet.Need {
-	n := fleet.NeedOf(r.Spec, r.Floor, r.Avoid)
+	n := y.needOf(r.Spec, r.Floor, r.Avoid)
 	n.Place = y.data.Place(&r.Job)
 	n.Shared = r.outlook.Saved.Shared
 
@@ -26,6 +27,16 @@ func (y *Yard) need(r *jobRecord) fleet.Need {
 
 	if n.Snapshot {
 		n.Image = y.imageFor(r, n)
+	}
+
+	return n
+}
+
+// needOf returns the need of a job by its job file alone. A policy that does not share GPUs gives it a whole one.
+func (y *Yard) needOf(s *job.Spec, floor job.Floor, avoid []id.Node) fleet.Need {
+	n := fleet.NeedOf(s, floor, avoid)
+	if n.Share > 0 && !place.Shares(y.cfg.Policy) {
+		return n.Whole()
 	}
 
 	return n

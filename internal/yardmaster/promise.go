@@ -36,6 +36,8 @@ func (y *Yard) promise(r *jobRecord, s *place.Start) {
 				CPUs:   need.CPUs,
 				Memory: need.Memory,
 				Cap:    need.Cap,
+				Class:  need.Class,
+				Limit:  need.Limit,
 
 				Program: s.Item.Program.Key,
 			},

@@ -48,7 +48,7 @@ func (y *Yard) recordFirstGPU(r *jobRecord, first *place.Allocation) {
 // for; if it asks for none, the most common one of the yard's own nodes that could run it, or else that of
 // the cheapest such offer. Where the job may run is not considered: that does not change how long it is.
 func (y *Yard) referenceFor(s *job.Spec) job.Reference {
-	need := fleet.NeedOf(s, job.Floor{}, nil)
+	need := fleet.NeedOf(s, job.Floor{}, nil).Whole()
 	need.Place = job.PlaceAny
 
 	if y.references.nodes != y.nodes.Changes || len(y.references.byNeed) >= maxReferences {

@@ -38,7 +38,7 @@ type rehearsedJob struct {
 	need fleet.Need
 	last time.Duration // as declared
 	rule string        // of its datasets
-	note string        // how much memory it needs because of a job like it
+	note string        // how much memory it needs because of a job like it, or that it would get a whole GPU
 }
 
 // Preview is what would happen to a job if its file were submitted now.
@@ -115,7 +115,7 @@ func (y *Yard) rehearse(v *place.View, r *jobRecord) rehearsedJob {
 	y.expectMemory(r)
 	need := y.describeItem(r)
 	out := rehearsedJob{
-		need: need, last: r.Spec.DeclaredDuration(), rule: y.data.RuleText(r.Spec.Place, r.Spec.Data), note: y.memoryNote(r),
+		need: need, last: r.Spec.DeclaredDuration(), rule: y.data.RuleText(r.Spec.Place, r.Spec.Data), note: y.notesOn(r, &need),
 	}
 
 	if len(r.Needs) > 0 {
@@ -342,7 +342,7 @@ func (h *Rehearsal) verdict(o *rehearsedJob, plan *place.Plan, held map[id.Job]h
 		Job: j, Need: o.need, Short: plan.Reservation.EndsBefore(h.view.Now, o.last), Rule: o.rule,
 	}
 	w := place.Explain(h.view, queued, place.Verdict{
-		Policy: h.policy.Name(), Shares: place.Shares(h.policy), Reservation: plan.Reservation, Said: reason != "",
+		Policy: h.policy.Name(), Reservation: plan.Reservation, Said: reason != "",
 	})
 	considerOffers(&w, o.need, without(h.offers, h.view.Exhausted), h.view.Exhausted, h.policy.Name(), h.view.Now)
 	addReasons(&w, reason)

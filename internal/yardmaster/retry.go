@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"trainyard/internal/fleet"
 	"trainyard/internal/id"
 	"trainyard/internal/inbox"
 	"trainyard/internal/job"
@@ -83,7 +82,7 @@ func (y *Yard) avoid(r *jobRecord, n id.Node) {
 
 	avoid := append(slices.Clone(r.Avoid), n)
 	need := y.need(r)
-	need.Avoid = fleet.NeedOf(r.Spec, r.Floor, avoid).Avoid
+	need.Avoid = y.needOf(r.Spec, r.Floor, avoid).Avoid
 	if y.nodes.Fits(need) {
 		r.Avoid = avoid
 	} else {
@@ -96,9 +95,9 @@ func (y *Yard) avoid(r *jobRecord, n id.Node) {
 func (y *Yard) escalate(r *jobRecord, cause job.Cause, rank *job.Rank, reason string) (bool, string) {
 	floor := y.nextFloor(r)
 
-	words := floorWords(job.Floor{GPUMemory: floor.GPUMemory})
+	words := floorWords(job.Floor{GPUMemory: floor.GPUMemory}, rank.Share > 0)
 	if cause == job.CauseHostOOM {
-		words = floorWords(job.Floor{Memory: floor.Memory})
+		words = floorWords(job.Floor{Memory: floor.Memory}, false)
 	}
 
 	for _, relief := range r.Reliefs(cause, floor, words, len(rank.GPUs)) {
@@ -117,7 +116,7 @@ func (y *Yard) escalate(r *jobRecord, cause job.Cause, rank *job.Rank, reason st
 
 // available reports whether some node has, or could be provisioned with, what would help a job.
 func (y *Yard) available(r *jobRecord, relief *job.Relief) bool {
-	need := fleet.NeedOf(relief.Amend.Apply(r.Spec), relief.Floor, r.Avoid)
+	need := y.needOf(relief.Amend.Apply(r.Spec), relief.Floor, r.Avoid)
 	need.Place = y.data.Place(&r.Job)
 	_, possible := y.prospect(r, need)
 
@@ -126,9 +125,9 @@ func (y *Yard) available(r *jobRecord, relief *job.Relief) bool {
 
 // lacked returns how much memory a rank had when it ran out of it, or how much it needed at least if it said so and
 // that is more; zero if both are unknown.
-func (y *Yard) lacked(cause job.Cause, rank *job.Rank) job.Floor {
+func (y *Yard) lacked(r *jobRecord, cause job.Cause, rank *job.Rank) job.Floor {
 	if cause != job.CauseHostOOM {
-		return job.Floor{GPUMemory: max(y.nodes.GPUMemory(rank), rank.Needed)}
+		return job.Floor{GPUMemory: max(y.gpuMemory(r, rank), rank.Needed)}
 	}
 
 	memory := rank.Memory

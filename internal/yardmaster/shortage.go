@@ -34,7 +34,7 @@ func (y *Yard) learnMemory(r *jobRecord, run *runRecord, cause job.Cause, rank *
 		return
 	}
 
-	lacked := y.lacked(cause, rank)
+	lacked := y.lacked(r, cause, rank)
 	if lacked == (job.Floor{}) {
 		return
 	}

@@ -65,7 +65,7 @@ func (y *Yard) outOfMemory(r *jobRecord) (situation, bool) {
 
 	s := situation{sentence: r.Reason, unless: failedJob, lasts: y.cfg.AskFor}
 	floor := y.nextFloor(r)
-	need := fleet.NeedOf(r.Spec, floor, nil)
+	need := y.needOf(r.Spec, floor, nil)
 	need.Place = y.data.Place(&r.Job)
 
 	if p, ok := y.prospect(r, need); ok { // a node has joined meanwhile, or an offer has come back
@@ -78,7 +78,7 @@ func (y *Yard) outOfMemory(r *jobRecord) (situation, bool) {
 
 	if len(s.options) == 0 || s.options[0].ID != optionLarger {
 		s.options = append(s.options, inbox.Option{
-			ID: optionWait, Sentence: "queue it until there is a node with " + floorWords(floor),
+			ID: optionWait, Sentence: "queue it until there is a node with " + floorWords(floor, need.Share > 0),
 			Action: inbox.Action{Verb: inbox.Requeue, Floor: floor},
 		})
 	}
@@ -116,9 +116,12 @@ func (y *Yard) relaxed(r *jobRecord, need fleet.Need, floor job.Floor) []inbox.O
 }
 
 // floorWords names what a floor asks for.
-func floorWords(f job.Floor) string {
+func floorWords(f job.Floor, part bool) string {
 	var words []string
-	if f.GPUMemory > 0 {
+	switch {
+	case f.GPUMemory > 0 && part:
+		words = append(words, "more than "+humanize.Size(f.GPUMemory)+" of the memory of a GPU")
+	case f.GPUMemory > 0:
 		words = append(words, "GPUs with more than "+humanize.Size(f.GPUMemory))
 	}
 

@@ -42,7 +42,6 @@ type Snapshot struct {
 
 	offers     []fleet.Offer // all that can be provisioned
 	policy     string
-	shares     bool // whether it lets jobs share GPUs
 	shortages  map[string]job.Shortage
 	downgraded map[queue.Payer]bool // whose quotas let no nodes be provisioned
 }
@@ -91,7 +90,7 @@ func (y *Yard) Snapshot(now time.Time) *Snapshot {
 		at: y.now, jobs: last.jobs, line: last.line,
 		round: last.round, rooms: y.nodes.Rooms.Freeze(), reservation: last.reservation, due: y.planDue || y.planning,
 		waits: y.waits, unprovided: y.unprovided, arrivals: y.leases.Arrivals(),
-		offers: y.cfg.Offers, policy: y.cfg.Policy.Name(), shares: place.Shares(y.cfg.Policy),
+		offers: y.cfg.Offers, policy: y.cfg.Policy.Name(),
 		shortages: y.shortages, downgraded: y.downgraded(),
 	}
 

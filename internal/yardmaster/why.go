@@ -71,7 +71,7 @@ func (s *Snapshot) View(now time.Time) *place.View {
 // Answer says why the queued jobs with a question wait. The view is that of the snapshot.
 func (s *Snapshot) Answer(v *place.View, q Question) place.Why {
 	w := place.Explain(v, place.QueuedJob{Job: q.Job, Need: q.Need, Short: q.Short, Rule: q.Rule}, place.Verdict{
-		Policy: s.policy, Shares: s.shares, Reservation: q.Reservation, Said: q.Said, Due: q.Due,
+		Policy: s.policy, Reservation: q.Reservation, Said: q.Said, Due: q.Due,
 	})
 	if len(s.offers) > 0 {
 		considerOffers(&w, q.Need, without(s.offers, s.exhausted), s.exhausted, s.policy, v.Now)
@@ -182,7 +182,7 @@ func (s *Snapshot) explain(now time.Time, j *job.Job, f *facts, explainer Explai
 		addReasons(&w, s.waits[j.ID], s.unprovided[j.ID])
 	}
 
-	addReasons(&w, memoryNote(now, j, s.shortages))
+	addReasons(&w, memoryNote(now, j, s.shortages), wholeNote(j.Spec, &f.need, s.policy))
 
 	return w, true
 }
@@ -202,6 +202,24 @@ func (s *Snapshot) question(now time.Time, j *job.Job, f *facts) Question {
 	}
 
 	return q
+}
+
+// notesOn says what else there is to know about the need of a job.
+func (y *Yard) notesOn(r *jobRecord, need *fleet.Need) string {
+	var w place.Why
+
+	addReasons(&w, y.memoryNote(r), wholeNote(r.Spec, need, y.cfg.Policy.Name()))
+
+	return w.Sentence
+}
+
+// wholeNote says that a job that asks for a part of a GPU waits for a whole one, "" if it does not.
+func wholeNote(s *job.Spec, need *fleet.Need, policy string) string {
+	if part := s.Resources.GPUShare; part == 0 || part == 1 || need.Share > 0 {
+		return ""
+	}
+
+	return "policy " + policy + " does not share GPUs, so the job gets a whole one"
 }
 
 // pausedRemedies says how a paused job goes on.

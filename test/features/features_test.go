@@ -23,7 +23,6 @@ import (
 	"trainyard/internal/place/lp"
 	"trainyard/internal/sim"
 	"trainyard/internal/sim/scenario"
-	"trainyard/internal/spec"
 	"trainyard/test/golden"
 )
 
@@ -223,6 +222,8 @@ func TestEveryPolicyWithEveryFeature(t *testing.T) {
 		for _, f := range features() {
 			cells[name] = append(cells[name], cell(t, &f, make))
 		}
+
+		cells[name] = append(cells[name], shares(t, make))
 	}
 
 	if !t.Failed() {
@@ -262,6 +263,34 @@ func cell(t *testing.T, f *feature, make func() place.Policy) string {
 	return "yes"
 }
 
+// shares runs two jobs that ask for half a GPU where there is one, and returns what the table says of that.
+func shares(t *testing.T, make func() place.Policy) string {
+	t.Helper()
+
+	p := make()
+	says, starts := "whole", neverStartsBefore("second", "1h")
+	if place.Shares(p) {
+		says, starts = "yes", startsBy("second", "2m")
+	}
+
+	w := &world{"two halves", `
+node own 1x A100:40GB
+job first at 0s user ann gpu_share 0.5 lasts 1h expect 1h checkpoint none
+job second at 1m user bob gpu_share 0.5 lasts 1h expect 1h checkpoint none
+`, all(startsAt("first", "0s"), starts, succeeds("second"))}
+
+	r, err := simulate(t, w, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if wrong := w.wants(r); wrong != "" {
+		t.Errorf("%s, %s: %s\n%s", p.Name(), w.name, wrong, r.log)
+	}
+
+	return says
+}
+
 // table writes the page.
 func table(registry place.Registry, cells map[string][]string) string {
 	b := strings.Builder{}
@@ -272,12 +301,14 @@ func table(registry place.Registry, cells map[string][]string) string {
 		fmt.Fprintf(&b, "- **%s**: %s\n", f.name, f.means)
 	}
 
+	b.WriteString("- **shares**: jobs that ask for a part of a GPU share one; with `whole` they get a whole one each\n")
+
 	b.WriteString("\n| policy |")
 	for _, f := range features() {
 		fmt.Fprintf(&b, " %s |", f.name)
 	}
 
-	b.WriteString("\n| --- |" + strings.Repeat(" --- |", len(features())) + "\n")
+	b.WriteString(" shares |\n| --- |" + strings.Repeat(" --- |", len(features())+1) + "\n")
 
 	for _, name := range registry.Names() {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", name, strings.Join(cells[name], " | "))
@@ -305,7 +336,6 @@ type refusal struct{ what, when, says string }
 func refusals() []refusal {
 	return []refusal{
 		{"`harvest` with `at_most`, and clouds", "start of the server", refusedText(harvestWithCondition)},
-		{"`resources.gpu_share`, under any policy", "submission", shareText()},
 	}
 }
 
@@ -339,16 +369,6 @@ func sentence(err error) string {
 	}
 
 	return err.Error()
-}
-
-// shareText is what the parser says of a job that asks for a part of a GPU.
-func shareText() string {
-	_, err := spec.Parse([]byte("name: half\nrun: sleep 1\nresources: {gpu_share: 0.5}\n"), spec.Options{})
-	if err == nil {
-		return "not refused"
-	}
-
-	return sentence(err)
 }
 
 // TestRefusedCombinationsAreNotSimulated: what a policy declares, simulator and server hold.

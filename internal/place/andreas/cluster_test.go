@@ -47,7 +47,7 @@ func (c *cluster) node(name, model string, gpus int, change ...func(*fleet.Node)
 		ID:        id.Node(name),
 		Class:     fleet.Local,
 		State:     fleet.Ready,
-		Inventory: fleet.Inventory{CPUs: 64000, Memory: 1 << 40},
+		Inventory: fleet.Inventory{CPUs: 64000, Memory: 1 << 40, Shares: "1"},
 	}
 
 	for i := range gpus {

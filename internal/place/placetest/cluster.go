@@ -55,7 +55,7 @@ func (c *Cluster) Node(name string, class fleet.Class, cpus job.CPUs, memory job
 			ID:        id.Node(name),
 			Class:     class,
 			State:     fleet.Ready,
-			Inventory: fleet.Inventory{CPUs: cpus, Memory: memory, GPUs: gpus},
+			Inventory: fleet.Inventory{CPUs: cpus, Memory: memory, GPUs: gpus, Shares: "1"},
 		},
 		0,
 	)

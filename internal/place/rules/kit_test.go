@@ -68,7 +68,7 @@ func (y *yard) node(name string, class fleet.Class, count int, gpu fleet.GPU) *f
 		ID:        id.Node(name),
 		Class:     class,
 		State:     fleet.Ready,
-		Inventory: fleet.Inventory{CPUs: job.CPUs(max(count, 1)) * 8000, Memory: 1 << 40},
+		Inventory: fleet.Inventory{CPUs: job.CPUs(max(count, 1)) * 8000, Memory: 1 << 40, Shares: "1"},
 	}
 
 	for i := range count {

@@ -223,7 +223,7 @@ func (s *Scenario) addGroup(a *args, at word, g *group) *fault.Error {
 // node makes one node of the group.
 func (g *group) node(name id.Node) fleet.Node {
 	n := fleet.Node{ID: name, Class: g.class, Pool: g.pool, Inventory: fleet.Inventory{
-		CPUs: g.cpus, Memory: g.memory, SingleUser: g.singleUser, Topology: g.topology,
+		CPUs: g.cpus, Memory: g.memory, Shares: "simulated", SingleUser: g.singleUser, Topology: g.topology,
 	}}
 	var kind job.GPUKind
 	if kind.UnmarshalText([]byte(g.kind)) != nil {

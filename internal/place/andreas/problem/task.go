@@ -287,6 +287,10 @@ func (y *Yard) listConfigurations(it *queue.Item) []Configuration {
 	return append(parts, y.enumerate(it, sh, func(k int, c count) float64 { return y.guess(it, k, c) })...)
 }
 
+// cuts reports whether a job can get a part of a GPU of the kind. On a node of several kinds it is unknown which GPU that
+// would be.
+func (k *Kind) cuts() bool { return k.divides && k.id >= 0 }
+
 // parts lists the configurations of a job that asks for a part of a GPU: that part, of each kind, unless it is among
 // those that were measured.
 func (y *Yard) parts(it *queue.Item, sh *Shape) []Configuration {
@@ -298,7 +302,7 @@ func (y *Yard) parts(it *queue.Item, sh *Shape) []Configuration {
 	var list []Configuration
 
 	for k := range y.Kinds {
-		if sh.most[k] < 1 || y.Kinds[k].id < 0 { // on a node of several kinds it is unknown which GPU the job gets
+		if sh.most[k] < 1 || !y.Kinds[k].cuts() {
 			continue
 		}
 
@@ -329,7 +333,7 @@ func (y *Yard) measured(it *queue.Item, sh *Shape) []Configuration {
 	}
 
 	for k := range y.Kinds {
-		if sh.most[k] < 1 || y.Kinds[k].id < 0 { // on a node of several kinds it is unknown which GPU the job gets
+		if sh.most[k] < 1 || !y.Kinds[k].cuts() {
 			continue
 		}
 

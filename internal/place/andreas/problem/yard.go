@@ -56,8 +56,9 @@ type Kind struct {
 	PowersOff bool               // an unused node is switched off
 	Boot      float64            // seconds from off to ready
 	Rooms     []int32
-	Size      int // most GPUs of one node
-	GPUs      int // free or held by preemptible jobs
+	Size      int  // most GPUs of one node
+	divides   bool // some node of the kind divides its GPUs among jobs
+	GPUs      int  // free or held by preemptible jobs
 }
 
 // Position is the kind of a room and its index among the rooms of that kind.
@@ -200,6 +201,7 @@ func (y *Yard) groupRooms(open bool) {
 		y.Positions[i] = Position{int32(k), int32(len(y.Kinds[k].Rooms))}
 		y.Kinds[k].Rooms = append(y.Kinds[k].Rooms, int32(i))
 		y.Kinds[k].GPUs += bits.OnesCount64(r.Free)
+		y.Kinds[k].divides = y.Kinds[k].divides || r.Node.Inventory.Shares != ""
 		y.Kinds[k].Size = max(y.Kinds[k].Size, bits.OnesCount64(r.Sound))
 	}
 }

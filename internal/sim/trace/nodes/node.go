@@ -13,7 +13,9 @@ import (
 func New(name id.Node, gpu string, gpus int, memory job.Bytes) fleet.Node {
 	n := fleet.Node{
 		ID: name, Class: fleet.Local, State: fleet.Ready,
-		Inventory: fleet.Inventory{OS: "linux", Arch: "amd64", CPUs: 1 << 20 * 1000, Memory: 1 << 50, Disk: 1 << 50},
+		Inventory: fleet.Inventory{
+			OS: "linux", Arch: "amd64", CPUs: 1 << 20 * 1000, Memory: 1 << 50, Disk: 1 << 50, Shares: "simulated",
+		},
 	}
 
 	for i := range gpus {

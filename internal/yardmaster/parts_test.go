@@ -1,0 +1,152 @@
+package yardmaster_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"trainyard/internal/fleet"
+	"trainyard/internal/job"
+	"trainyard/internal/place"
+	"trainyard/internal/place/ordered"
+	"trainyard/internal/place/rules"
+	"trainyard/internal/relocate"
+	"trainyard/internal/yardmaster"
+)
+
+// sharingYard is a yard in which jobs share GPUs, as the server makes it.
+func sharingYard(t *testing.T) *yard {
+	t.Helper()
+
+	return newYardOf(t, yardmaster.Defaults(relocate.Wrap(rules.New(rules.Defaults()), relocate.Standard())))
+}
+
+// divided adds a node with GPUs that it divides among jobs.
+func (y *yard) divided(name string, gpus int, shares string) {
+	y.t.Helper()
+	inv := fleet.Inventory{Address: name, CPUs: 64000, Memory: 256 << 30, Restores: true, Shares: shares}
+	for i := range gpus {
+		inv.GPUs = append(inv.GPUs, fleet.GPU{Index: i, UUID: fmt.Sprint(name, i), Model: "NVIDIA H200", Memory: 141 << 30})
+	}
+
+	y.ok(yardmaster.Join{Token: "join", Name: name, Inventory: inv})
+}
+
+// half asks for half a GPU.
+func half() *job.Spec {
+	s := spec(1)
+	s.Resources.GPUShare = 0.5
+
+	return s
+}
+
+func TestJobsShareAGPU(t *testing.T) {
+	t.Parallel()
+	y := sharingYard(t)
+	y.divided("a", 1, "1")
+
+	first := half()
+	first.Resources.GPUMemory.Min, first.Resources.ShareClass, first.Resources.ShareLimit = 20<<30, job.ShareGuaranteed, 0.5
+	y.submit("alice", first)
+	y.submit("alice", half())
+	third := y.submit("alice", half())
+	y.round()
+
+	orders := y.Take().Orders
+	if len(orders) != 2 {
+		t.Fatalf("%d runs on one GPU, want 2", len(orders))
+	}
+
+	one, two := &orders[0].Launch, &orders[1].Launch
+	if one.Share != 0.5 || one.ShareCap != 20<<30 || one.ShareClass != job.ShareGuaranteed || one.ShareLimit != 0.5 {
+		t.Errorf("the first launch is %g with %s, %s, at most %g", one.Share, one.ShareCap, one.ShareClass, one.ShareLimit)
+	}
+
+	// Without a cap the memory is cut like the time, and 1 GiB is left to the driver.
+	if two.Share != 0.5 || two.ShareCap != 70<<30 || two.ShareClass != "" || two.ShareLimit != 0 {
+		t.Errorf("the second launch is %g with %s, %s, at most %g", two.Share, two.ShareCap, two.ShareClass, two.ShareLimit)
+	}
+
+	why, _ := y.Why(y.now, third)
+	if words := "GPU 0 of a: 50% needed, 0% left beside j1 (alice, 50%) and j2 (alice, 50%)"; !strings.Contains(why.Sentence, words) {
+		t.Errorf("why: %q does not say %q", why.Sentence, words)
+	}
+
+	y.check()
+}
+
+func TestNodesThatDoNotDivideTheirGPUsRunNoParts(t *testing.T) {
+	t.Parallel()
+	y := sharingYard(t)
+	y.divided("old", 1, "")
+	y.submit("alice", spec(0)) // so that the queue is planned
+	j := y.submit("alice", half())
+	y.round()
+
+	why, _ := y.Why(y.now, j)
+	if why.Blocker != place.BlockNoFit || !strings.Contains(why.Sentence, "a node that divides its GPUs") {
+		t.Errorf("%s: %s", why.Blocker, why.Sentence)
+	}
+
+	inv := fleet.Inventory{CPUs: 64000, Memory: 256 << 30, Shares: "1", GPUs: []fleet.GPU{{Model: "NVIDIA H200", Memory: 141 << 30}}}
+	y.ok(yardmaster.NodeReport{Node: "old", Inventory: &inv})
+	y.round()
+
+	if got, _ := y.Why(y.now, j); got.Blocker != "" {
+		t.Errorf("after its agent was upgraded it waits: %s", got.Sentence)
+	}
+
+	large := half()
+	large.Resources.GPUMemory.Min = 141 << 30
+	j = y.submit("alice", large)
+	y.round()
+
+	why, _ = y.Why(y.now, j)
+	if why.Blocker != place.BlockNoFit || !strings.Contains(why.Sentence, "no GPU has that for jobs: 1 GB of each is left") {
+		t.Errorf("%s: %s", why.Blocker, why.Sentence)
+	}
+}
+
+func TestWithoutSharingAPartIsAWholeGPU(t *testing.T) {
+	t.Parallel()
+	y := newYardOf(t, yardmaster.Defaults(ordered.FIFO{}))
+	y.divided("a", 1, "")
+	y.submit("alice", half())
+	second := y.submit("alice", half())
+	y.round()
+
+	orders := y.Take().Orders
+	if len(orders) != 1 || orders[0].Launch.Share != 0 || orders[0].Launch.ShareCap != 0 {
+		t.Errorf("%d runs, the first with a share of %g", len(orders), orders[0].Launch.Share)
+	}
+
+	why, _ := y.Why(y.now, second)
+	words := "policy fifo does not share GPUs, so the job gets a whole one"
+	if !strings.Contains(why.Sentence, words) {
+		t.Errorf("why: %q does not say %q", why.Sentence, words)
+	}
+
+	if p := y.preview("alice", half()); !strings.Contains(p.Why.Sentence, words) {
+		t.Errorf("a dry run: %q does not say %q", p.Why.Sentence, words)
+	}
+}
+
+func TestMemoryOfAPartIsWhatAJobRanOutOf(t *testing.T) {
+	t.Parallel()
+	y := sharingYard(t)
+	y.divided("a", 1, "1")
+
+	s := half()
+	s.Resources.GPUMemory.Min, s.Retry = 20<<30, 3
+	j := y.submit("alice", s)
+	y.round()
+	y.Take()
+	y.ends(j, 0, yardmaster.RankReport{Cause: job.CauseGPUOOM})
+	y.round()
+
+	orders := y.Take().Orders
+	if len(orders) != 1 || orders[0].Launch.ShareCap != 30<<30 {
+		why, _ := y.Why(y.now, j)
+		t.Fatalf("%d runs after it ran out of memory: %s", len(orders), why.Sentence)
+	}
+}
