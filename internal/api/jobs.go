@@ -99,6 +99,8 @@ type JobDetail struct {
 	Runs []Run           `json:"runs"`
 	Why  *Why            `json:"why,omitempty" doc:"why a pending job is not running"`
 
+	Share *JobShare `json:"gpu_share,omitempty" doc:"part of a GPU that it has at present, and who has the rest"`
+
 	Questions   []Question   `json:"questions,omitempty" doc:"open questions about it, which its owner or an admin may answer"`
 	Outputs     []OutputSet  `json:"outputs,omitempty" doc:"output files that are kept, by rank, those of the newest run first"`
 	Utilization *Utilization `json:"utilization,omitempty" doc:"what its newest run uses of its nodes, or has used; absent if nothing was measured"`

@@ -58,6 +58,7 @@ type Node struct {
 	Environments *fleet.Environments `json:"environments,omitempty" doc:"which Python environments it can build for jobs"`
 	// Shared is absent if none is declared for the node.
 	Shared   []fleet.Shared `json:"shared,omitempty" doc:"shared file systems that are declared for it"`
+	Shares   string         `json:"shares,omitempty" doc:"version of the library with which it divides its GPUs among jobs; absent if it cannot"`
 	GPUs     []GPU          `json:"gpus"`
 	FakeGPUs bool           `json:"fake_gpus,omitempty" doc:"its GPUs are fake (testing only)"`
 	Jobs     []id.Job       `json:"jobs" doc:"jobs running on it"`
@@ -134,6 +135,7 @@ type GPU struct {
 	Driver string         `json:"driver,omitempty"`
 	State  fleet.GPUState `json:"state"`
 	Job    id.Job         `json:"job,omitempty"`
+	Shares []GPUShare     `json:"shares,omitempty" doc:"jobs that share it"`
 	Fake   bool           `json:"fake,omitempty"`
 	Error  string         `json:"error,omitempty" doc:"why it is out of service"`
 	Since  *time.Time     `json:"since,omitempty" doc:"when it entered this state, if known"`
@@ -149,6 +151,37 @@ type GPU struct {
 	Use *fleet.GPUReading `json:"use,omitempty" doc:"newest reading: how busy it is, memory in use, power and temperature"`
 	// Foreign are processes outside the yard that use it.
 	Foreign []ForeignProcess `json:"foreign,omitempty" doc:"processes outside the yard that use this GPU, as far as visible"`
+}
+
+// GPUShare is the part of a GPU that one job has.
+type GPUShare struct {
+	Job    id.Job         `json:"job"`
+	Owner  id.User        `json:"owner"`
+	Share  float64        `json:"share" doc:"share of the GPU that it is promised, 0 to 1"`
+	Class  job.ShareClass `json:"class" enum:"guaranteed,normal,opportunistic"`
+	Limit  float64        `json:"limit,omitempty" doc:"most of the GPU that it gets even if nobody else wants it; absent for all of it"`
+	Memory job.Bytes      `json:"memory,omitempty" doc:"memory of the GPU that it may have; absent if unknown"`
+	Use    *ShareUse      `json:"use,omitempty" doc:"what it really gets, as measured by the agent; absent if unknown"`
+}
+
+// ShareUse is what a job gets of a GPU that it shares.
+type ShareUse struct {
+	Got        float64    `json:"got" doc:"part of the time in which it had the GPU, between the two newest measurements, 0 to 1"`
+	Wanted     float64    `json:"wanted" doc:"part of the time in which it had the GPU or waited for it"`
+	Served     *float64   `json:"served,omitempty" doc:"how much of what it wanted it has had so far, 0 to 1"`
+	Mode       string     `json:"mode" enum:"whole,open,token,mig,mps" doc:"how the GPU is divided at the moment"`
+	Memory     job.Bytes  `json:"memory,omitempty" doc:"memory of the GPU that it has"`
+	Denials    int        `json:"denials,omitempty" doc:"allocations refused because it has as much memory as it may"`
+	Bypassed   int        `json:"bypassed,omitempty" doc:"processes of it that are not held to its share"`
+	ShortSince *time.Time `json:"short_since,omitempty" doc:"since when it gets less than its share; absent if it does not"`
+}
+
+// JobShare is the part of a GPU that a running job has, and who has the rest.
+type JobShare struct {
+	Node id.Node `json:"node"`
+	GPU  int     `json:"gpu"`
+	GPUShare
+	Beside []GPUShare `json:"beside" doc:"jobs that share the GPU with it"`
 }
 
 // NodePage is one page of a list of nodes, by name.

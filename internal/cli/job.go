@@ -105,6 +105,9 @@ func (a *app) jobDetail(j api.JobDetail, failure []string, foreseen func() error
 	if err := foreseen(); err != nil {
 		return err
 	}
+	if err := a.jobShare(j.Share); err != nil {
+		return err
+	}
 	if err := a.jobUse(j.Utilization); err != nil {
 		return err
 	}

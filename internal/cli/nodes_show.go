@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -103,6 +104,7 @@ func (a *app) nodeDetail(n *api.Node) error {
 		console.Field{Name: "Limits", Value: n.Limits},
 		console.Field{Name: "Isolation", Value: isolation(n)},
 		console.Field{Name: "Metadata", Value: n.Metadata},
+		console.Field{Name: "GPU shares", Value: orNone(n.Shares != "", "yes, with version "+n.Shares+" of the library")},
 		console.Field{Name: "Containers", Value: containers(n)},
 		console.Field{Name: "Python", Value: environments(n)},
 		console.Field{Name: "Suspend", Value: ability(can.Suspend)},
@@ -115,7 +117,7 @@ func (a *app) nodeDetail(n *api.Node) error {
 		return err
 	}
 
-	for _, part := range []*table.Table{a.gpuTable(n), a.runTable(n), a.foreignTable(n)} {
+	for _, part := range []*table.Table{a.gpuTable(n), a.shareTable(n), a.runTable(n), a.foreignTable(n)} {
 		if part.Len() == 0 {
 			continue
 		}
@@ -167,7 +169,7 @@ func (a *app) gpuTable(n *api.Node) *table.Table {
 				Color: nodeColor(string(g.State)),
 			},
 			table.Cell{Text: ago},
-			table.Cell{Text: string(g.Job)},
+			table.Cell{Text: cmp.Or(sharers(g.Shares), string(g.Job))},
 			table.Cell{
 				Text: speed(g.TFLOPS, g.Origin),
 			},

@@ -430,7 +430,13 @@ func TestANodeTellsWhatIsWrongWithItsGPUs(t *testing.T) {
 		Price: &api.Price{NodeCost: 2, Hourly: 2, Idle: 2},
 	}
 
-	n.GPUs[0].Job = "j7"
+	n.GPUs[0].Job, n.Shares = "j7", "1"
+	n.GPUs[0].Shares = []api.GPUShare{
+		{Job: "j7", Owner: "ada", Share: 0.5, Class: job.ShareGuaranteed, Limit: 0.5, Memory: 20 << 30, Use: &api.ShareUse{
+			Got: 0.31, Wanted: 1, Mode: "token", Memory: 3 << 30, ShortSince: new(ago(time.Minute)),
+		}},
+		{Job: "j9", Owner: "bob", Share: 0.25, Class: job.ShareNormal},
+	}
 	n.GPUs[1].Error, n.GPUs[1].Health = "it fell off the bus", "Xid 79 at 10:58"
 	n.GPUs[2].Foreign = []api.ForeignProcess{{GPU: 2, PID: 4711, User: "eve", Program: "python", Memory: 3 << 30}}
 	n.GPUs[3].Health = "2 corrected memory errors"

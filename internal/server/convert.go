@@ -168,6 +168,10 @@ func gpusText(r *job.Resources) string {
 		text = r.GPUs.String() + " " + humanize.Plural(max(r.GPUs.Min, r.GPUs.Max), "GPU")
 	}
 
+	if r.GPUShare > 0 && r.GPUShare < 1 {
+		return partText(r, kinds)
+	}
+
 	switch memory := r.GPUMemory; {
 	case memory == (job.ByteRange{}):
 		return text
@@ -176,6 +180,20 @@ func gpusText(r *job.Resources) string {
 	default:
 		return text + " with " + humanize.Size(memory.Min) + " to " + humanize.Size(memory.Max)
 	}
+}
+
+// partText writes the part of a GPU that a job requests: "50% of 1× A100 with 20 GB of its memory".
+func partText(r *job.Resources, kinds []string) string {
+	text := humanize.Percent(r.GPUShare) + " of 1 GPU"
+	if len(kinds) > 0 {
+		text = humanize.Percent(r.GPUShare) + " of 1× " + humanize.Or(kinds...)
+	}
+
+	if r.GPUMemory.Min > 0 {
+		text += " with " + humanize.Size(r.GPUMemory.Min) + " of its memory"
+	}
+
+	return text
 }
 
 func toRun(r *job.Run) api.Run {

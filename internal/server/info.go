@@ -84,7 +84,7 @@ func (s *Server) infoRoutes() {
 
 		httpapi.WriteProblem(w, noSuchPath(r))
 	})
-	s.Registry.MustRegister(s.Loop.metrics)
+	s.Registry.MustRegister(s.Loop.metrics, s.use)
 	s.Registry.MustRegister(metrics.Health(s.health.why, s.Loop.Stuck)...)
 	s.Registry.MustRegister(metrics.Followers(func() (int, int, int64) {
 		stats := s.shared.Stats()

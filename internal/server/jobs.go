@@ -409,6 +409,11 @@ func (s *Server) getJob(ctx context.Context, in *getJobInput) (*httpapi.Body[api
 		return nil, s.fail(ctx, err)
 	}
 
+	d.Share, err = s.shareOf(ctx, &j, runs)
+	if err != nil && fault.KindOf(err) != fault.Unavailable {
+		return nil, s.fail(ctx, err)
+	}
+
 	d.Utilization, err = s.utilizationOf(ctx, &j)
 	if err != nil {
 		return nil, s.fail(ctx, err)

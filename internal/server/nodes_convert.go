@@ -22,6 +22,7 @@ func (s *Server) toNode(n *yardmaster.NodeInfo) api.Node {
 		Topology: inv.Topology, Labels: inv.Labels,
 		Limits: inv.Limits, Jobs: n.Jobs, Runs: []api.NodeRun{}, GPUs: make([]api.GPU, len(inv.GPUs)),
 		Problem: inv.Problem, Snapshots: inv.Snapshots, Containers: inv.Containers, Shared: inv.Shared,
+		Shares:       inv.Shares,
 		Environments: inv.Environments, Warnings: n.Warnings,
 		Isolation: inv.Isolation, SingleUser: inv.SingleUser, Tenant: n.Room.Tenant(), Metadata: inv.Metadata,
 	}
@@ -39,6 +40,7 @@ func (s *Server) toNode(n *yardmaster.NodeInfo) api.Node {
 	seen := s.agents.Sighting(n.ID)
 	for i := range inv.GPUs {
 		out.GPUs[i] = toGPU(n, &inv.GPUs[i], &seen)
+		out.GPUs[i].Shares = s.sharesOf(&n.Room, inv.GPUs[i].Index)
 		out.FakeGPUs = out.FakeGPUs || inv.GPUs[i].Fake
 	}
 

@@ -184,7 +184,7 @@ func New(c Config, d Deps, start string) *Server {
 	})
 	s.tests = newRateLimiter(1/testPause.Seconds(), testsBurst, d.Clock)
 	s.origins = http.NewCrossOriginProtection()
-	s.use = utilization.New(utilization.Deps{Store: d.Store, Clock: d.Clock, Log: d.Log})
+	s.use = utilization.New(utilization.Deps{Store: d.Store, Clock: d.Clock, Log: d.Log, Note: s.noteShare})
 	d.Loop.Tell(s.use.Follow)
 	s.agents = agentapi.New(s.agentConfig(start))
 	d.Loop.tellFirst(s.agents.Follow)

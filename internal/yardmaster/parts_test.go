@@ -4,9 +4,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/ledger"
+	"trainyard/internal/money"
 	"trainyard/internal/place"
 	"trainyard/internal/place/ordered"
 	"trainyard/internal/place/rules"
@@ -148,5 +152,54 @@ func TestMemoryOfAPartIsWhatAJobRanOutOf(t *testing.T) {
 	if len(orders) != 1 || orders[0].Launch.ShareCap != 30<<30 {
 		why, _ := y.Why(y.now, j)
 		t.Fatalf("%d runs after it ran out of memory: %s", len(orders), why.Sentence)
+	}
+}
+
+func TestJobsPayForTheirPartOfAGPU(t *testing.T) {
+	t.Parallel()
+	cfg := yardmaster.Defaults(rules.New(rules.Defaults()))
+	cfg.Tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{Hourly: []money.PerHour{6, 6}}}}
+	y := newYardOf(t, cfg)
+	y.divided("a", 1, "1")
+
+	quarter := half()
+	quarter.Resources.GPUShare = 0.25
+
+	jobs := []id.Job{y.submit("alice", half()), y.submit("alice", quarter)}
+	y.round()
+
+	for _, j := range jobs {
+		y.running(j, 0)
+	}
+
+	y.pass(10*time.Minute, "a")
+
+	// For her fair share an H200 counts as four GPUs, and a CPU as a sixteenth.
+	if rate := yardmaster.RateOf(y.Yard, "alice"); rate != 0.75*4+2.0/16 {
+		t.Errorf("alice is charged for %g GPUs", rate)
+	}
+
+	for _, j := range jobs {
+		y.ends(j, 0, yardmaster.RankReport{Cause: job.CauseNone})
+	}
+
+	sum := map[id.Job]ledger.Amounts{}
+
+	postings := y.Take().Ledger.Postings
+	for i := range postings {
+		if p := &postings[i]; p.Account == ledger.Use {
+			was := sum[p.Job]
+			was.GPUTime += p.GPUTime
+			was.NodeCost += p.NodeCost
+			sum[p.Job] = was
+		}
+	}
+
+	// Ten minutes of the GPU cost a dollar.
+	for j, part := range map[id.Job]float64{jobs[0]: 0.5, jobs[1]: 0.25} {
+		got := sum[j]
+		if got.NodeCost != ledger.Nanos(1e9*part) || got.GPUTime != ledger.Span(600_000*part) {
+			t.Errorf("%s pays %d nanodollars for %d ms of GPUs, want the part %g of one", j, got.NodeCost, got.GPUTime, part)
+		}
 	}
 }

@@ -275,8 +275,8 @@ func shares(t *testing.T, make func() place.Policy) string {
 
 	w := &world{"two halves", `
 node own 1x A100:40GB
-job first at 0s user ann gpu_share 0.5 lasts 1h expect 1h checkpoint none
-job second at 1m user bob gpu_share 0.5 lasts 1h expect 1h checkpoint none
+job first at 0s user ann gpu_share 0.5 lasts 1h expect 1h deadline 10h checkpoint none
+job second at 1m user bob gpu_share 0.5 lasts 1h expect 1h deadline 10h checkpoint none
 `, all(startsAt("first", "0s"), starts, succeeds("second"))}
 
 	r, err := simulate(t, w, p)

@@ -51,10 +51,12 @@ type rankRecord struct {
 	// IdleGPUs counts, by GPU, the samples in which it did nothing.
 	IdleGPUs map[int]int `json:"idle_gpus,omitempty"`
 	// Rates are those between the two newest measurements.
-	Rates  rates   `json:"rates,omitzero"`
-	Width  int     `json:"width"` // samples in a point of the course
-	Points []point `json:"points,omitempty"`
-	Open   point   `json:"open,omitzero"` // the point that is being filled
+	Rates rates `json:"rates,omitzero"`
+	// Share is what it gets of a GPU that it shares; nil if it does not, or if that is not measured.
+	Share  *shareRecord `json:"share,omitempty"`
+	Width  int          `json:"width"` // samples in a point of the course
+	Points []point      `json:"points,omitempty"`
+	Open   point        `json:"open,omitzero"` // the point that is being filled
 }
 
 // rates are bytes a second.

@@ -27,6 +27,8 @@ type Deps struct {
 	Store store.Store
 	Clock clock.Clock
 	Log   *slog.Logger
+	// Note records what the owner of a job should know about its part of a GPU.
+	Note func(ctx context.Context, n yardmaster.NoteShare)
 }
 
 const (
@@ -59,7 +61,8 @@ func New(d Deps) *Recorder { return &Recorder{Deps: d, jobs: map[id.Job]*record{
 func (r *Recorder) Take(ctx context.Context, n id.Node, ranks []api.RankReport, orders []yardmaster.Order) {
 	for i := range ranks {
 		one := &ranks[i]
-		if one.Use == nil || !assigned(orders, one) {
+		order := assigned(orders, one)
+		if one.Use == nil || order == nil {
 			continue
 		}
 
@@ -68,21 +71,27 @@ func (r *Recorder) Take(ctx context.Context, n id.Node, ranks []api.RankReport, 
 			continue
 		}
 
-		r.take(ctx, name, n, one)
+		for _, note := range r.take(ctx, name, n, one, order) {
+			r.Note(ctx, note)
+		}
 	}
 }
 
-func assigned(orders []yardmaster.Order, r *api.RankReport) bool {
+// assigned returns the order of a rank that is reported, nil if it has none.
+func assigned(orders []yardmaster.Order, r *api.RankReport) *yardmaster.Order {
 	for i := range orders {
 		if orders[i].Run == r.Run && orders[i].Rank == r.Rank {
-			return true
+			return &orders[i]
 		}
 	}
 
-	return false
+	return nil
 }
 
-func (r *Recorder) take(ctx context.Context, name id.Job, n id.Node, one *api.RankReport) {
+// take takes in what one rank uses, and returns what its owner should know about its part of a GPU.
+func (r *Recorder) take(
+	ctx context.Context, name id.Job, n id.Node, one *api.RankReport, o *yardmaster.Order,
+) []yardmaster.NoteShare {
 	known, err := r.open(ctx, name)
 	if err != nil {
 		r.Log.WarnContext(ctx, "what a job used before is not known; it is recorded anew", "job", name, "error", err)
@@ -95,7 +104,7 @@ func (r *Recorder) take(ctx context.Context, name id.Job, n id.Node, one *api.Ra
 
 	if known.Run != one.Run {
 		if _, before, _ := known.Run.Split(); before > epochOf(one.Run) {
-			return // of an earlier run
+			return nil // of an earlier run
 		}
 
 		known.follow(one.Run)
@@ -108,9 +117,16 @@ func (r *Recorder) take(ctx context.Context, name id.Job, n id.Node, one *api.Ra
 	}
 
 	ended := one.State == job.RunEnded
+	before := rank.Last
 	rank.add(one.Use, ended, one.Rank < maxCourses)
 	known.Ended = known.Ended || ended
 	known.changed = true
+
+	if ended || !one.Use.At.After(before.At) {
+		return nil
+	}
+
+	return rank.addShare(&before, one.Use, o)
 }
 
 func epochOf(r id.Run) int {

@@ -32,7 +32,10 @@ type Options struct {
 func Make(ctx context.Context, o Options) error {
 	began := o.End.Add(-o.Length)
 	m := &month{Options: o, ctx: ctx}
-	m.use = utilization.New(utilization.Deps{Store: o.Store, Clock: m, Log: o.Log})
+	m.use = utilization.New(utilization.Deps{
+		Store: o.Store, Clock: m, Log: o.Log,
+		Note: func(_ context.Context, n yardmaster.NoteShare) { m.hand.Do(n) },
+	})
 	m.seer = forecaster.New(forecaster.Deps{
 		Store: o.Store, Clock: m, Log: o.Log, Do: m.do, Query: m.query, Statuses: m.statuses,
 	})

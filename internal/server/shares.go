@@ -1,0 +1,81 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"trainyard/internal/api"
+	"trainyard/internal/fault"
+	"trainyard/internal/fleet"
+	"trainyard/internal/job"
+	"trainyard/internal/yardmaster"
+)
+
+// sharesOf returns who shares a GPU, and what each gets of it; nil if it is not shared.
+func (s *Server) sharesOf(r *fleet.Room, gpu int) []api.GPUShare {
+	at := r.PartOf(fleet.Mask([]int{gpu}))
+	if at < 0 {
+		return nil
+	}
+
+	var list []api.GPUShare
+
+	shared := r.Shared(at)
+	for i := range shared.Cuts {
+		c := &shared.Cuts[i]
+		list = append(list, api.GPUShare{
+			Job: c.Job, Owner: c.Owner, Share: c.Share, Class: cmp.Or(c.Class, job.ShareNormal), Limit: c.Limit,
+			Memory: c.CapOn(shared.Memory), Use: s.use.ShareOf(c.Job),
+		})
+	}
+
+	slices.SortStableFunc(list, func(a, b api.GPUShare) int { return compareJobs(a.Job, b.Job) })
+
+	return list
+}
+
+// shareOf returns the part of a GPU that a job has at present; nil if it has none.
+func (s *Server) shareOf(ctx context.Context, j *job.Job, runs []job.Run) (*api.JobShare, error) {
+	at := slices.IndexFunc(runs, func(r job.Run) bool { return r.State != job.RunEnded })
+	if j.State.Final() || at < 0 || len(runs[at].Ranks) != 1 || runs[at].Ranks[0].Share == 0 {
+		return nil, nil
+	}
+
+	rank := &runs[at].Ranks[0]
+
+	var n yardmaster.NodeInfo
+
+	var missing error
+
+	err := s.query(ctx, func(y *yardmaster.Yard) { n, missing = y.NodeByName(rank.Node) })
+	if err == nil {
+		err = missing
+	}
+	if fault.KindOf(err) == fault.NotFound {
+		return nil, nil // it was removed meanwhile
+	}
+	if err != nil || len(rank.GPUs) == 0 {
+		return nil, err
+	}
+
+	list := s.sharesOf(&n.Room, rank.GPUs[0])
+
+	own := slices.IndexFunc(list, func(g api.GPUShare) bool { return g.Job == j.ID })
+	if own < 0 {
+		return nil, nil
+	}
+
+	out := &api.JobShare{Node: rank.Node, GPU: rank.GPUs[0], GPUShare: list[own]}
+	out.Beside = slices.Delete(list, own, own+1)
+
+	return out, nil
+}
+
+// noteShare hands to the yard what was seen of a run that shares a GPU. One that is lost is seen again only if it
+// persists; a yard that cannot store it has other worries.
+func (s *Server) noteShare(ctx context.Context, n yardmaster.NoteShare) {
+	if _, err := s.do(ctx, n); err != nil {
+		s.Log.WarnContext(ctx, "an event about a shared GPU could not be stored", "run", n.Run, "kind", n.Kind, "error", err)
+	}
+}

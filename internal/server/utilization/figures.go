@@ -1,0 +1,93 @@
+package utilization
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"trainyard/internal/id"
+)
+
+// fresh is how old a measurement may be that is shown as the state of a GPU.
+const fresh = time.Minute
+
+// The metrics of GPUs that jobs share. They are kept by GPU and not by job, so that there are no more series than GPUs.
+var (
+	promised = prometheus.NewDesc("trainyard_gpu_share_promised_ratio",
+		"Part of a shared GPU that jobs are promised.", []string{"node", "gpu"}, nil)
+	got = prometheus.NewDesc("trainyard_gpu_share_got_ratio",
+		"Part of the time in which jobs really had a shared GPU.", []string{"node", "gpu"}, nil)
+	sharing = prometheus.NewDesc("trainyard_gpu_share_jobs",
+		"Jobs that share a GPU: in all, getting less than their share, or not held to it.", []string{"node", "gpu", "state"}, nil)
+)
+
+// sharedGPU is a GPU that jobs share.
+type sharedGPU struct {
+	node id.Node
+	gpu  int
+}
+
+// sharedUse is what the jobs on a shared GPU are promised and get.
+type sharedUse struct {
+	promised, got         float64
+	jobs, short, bypassed int
+}
+
+// Describe is part of prometheus.Collector.
+func (r *Recorder) Describe(ch chan<- *prometheus.Desc) {
+	ch <- promised
+	ch <- got
+	ch <- sharing
+}
+
+// Collect is part of prometheus.Collector.
+func (r *Recorder) Collect(ch chan<- prometheus.Metric) {
+	for at, use := range r.sharedGPUs() {
+		gpu := strconv.Itoa(at.gpu)
+		gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{string(at.node), gpu}, labels...)...)
+		}
+
+		gauge(promised, use.promised)
+		gauge(got, use.got)
+		gauge(sharing, float64(use.jobs), "all")
+		gauge(sharing, float64(use.short), "short")
+		gauge(sharing, float64(use.bypassed), "bypassed")
+	}
+}
+
+// sharedGPUs adds up what is known of the jobs on each shared GPU.
+func (r *Recorder) sharedGPUs() map[sharedGPU]*sharedUse {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	list := map[sharedGPU]*sharedUse{}
+	now := r.Clock.Now()
+
+	for _, known := range r.jobs {
+		first := known.Ranks[0]
+		if known.Ended || first == nil || first.Share == nil || now.Sub(known.reported) > fresh {
+			continue
+		}
+
+		at := sharedGPU{first.Node, first.Share.GPU}
+		if list[at] == nil {
+			list[at] = &sharedUse{}
+		}
+
+		use := list[at]
+		use.jobs++
+		use.promised += first.Share.Asked
+		use.got += first.Share.Got
+
+		if first.Share.Reported {
+			use.short++
+		}
+		if first.Share.Bypassed > 0 {
+			use.bypassed++
+		}
+	}
+
+	return list
+}

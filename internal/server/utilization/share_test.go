@@ -1,0 +1,152 @@
+package utilization
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"trainyard/internal/api"
+	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/yardmaster"
+)
+
+// sharingKit is a kit with a run that has half of GPU 1, and what its owner was told.
+func sharingKit(t *testing.T) (*kit, *[]yardmaster.NoteShare) {
+	t.Helper()
+
+	k := newKit(t)
+	k.orders = []yardmaster.Order{{Run: "j1.1", Node: "n1", Launch: job.Launch{GPUs: []int{1}, Share: 0.5}}}
+
+	var notes []yardmaster.NoteShare
+
+	k.Note = func(_ context.Context, n yardmaster.NoteShare) { notes = append(notes, n) }
+
+	return k, &notes
+}
+
+// had reports that a run has had, wanted and been entitled to so many seconds of its GPU so far.
+func (k *kit) had(second int, held, demanded, entitled float64, change func(*job.ShareUse)) {
+	k.Helper()
+	u := &job.ShareUse{Mode: "token", Held: held, Demanded: demanded, Entitled: entitled, Cap: 10 << 30, Memory: 4 << 30}
+	if change != nil {
+		change(u)
+	}
+
+	k.report("j1.1", 0, second, job.Use{Share: u}, job.RunRunning)
+}
+
+func TestAJobThatGetsLessThanItsShareIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	k, notes := sharingKit(t)
+
+	// It wants all of the time and gets 30 % of it from the 10th second on.
+	k.had(0, 0, 0, 0, nil)
+	k.had(10, 5, 10, 5, nil)
+
+	for i, want := range []int{0, 1, 1, 1} {
+		k.had(15+5*i, 6.5+1.5*float64(i), 15+5*float64(i), 7.5+2.5*float64(i), nil)
+
+		if len(*notes) != want {
+			t.Fatalf("after %d s with too little: %d notes, want %d", 5+5*i, len(*notes), want)
+		}
+	}
+
+	note := (*notes)[0]
+	if note.Kind != yardmaster.ShareShort || note.Run != "j1.1" || note.Node != "n1" ||
+		note.Reason != "got less than its share of 50% of GPU 1 of n1 for 10s: 2s are missing, and it has 30% now" {
+		t.Errorf("%+v", note)
+	}
+
+	if u := k.ShareOf("j1"); u == nil || u.ShortSince == nil || !u.ShortSince.Equal(begun.Add(10*time.Second)) ||
+		u.Got != 0.3 || u.Wanted != 1 || u.Memory != 4<<30 {
+		t.Errorf("it is shown as %+v", u)
+	}
+
+	// It gets its share again, and then too little once more.
+	k.had(40, 16, 40, 20, nil)
+	if u := k.ShareOf("j1"); u.ShortSince != nil || u.Got != 0.5 {
+		t.Errorf("after it recovered: %+v", u)
+	}
+
+	k.had(60, 17, 60, 30, nil)
+	if len(*notes) != 2 {
+		t.Errorf("%d notes after the second time, want 2", len(*notes))
+	}
+}
+
+func TestALittleLessThanItsShareIsItsShare(t *testing.T) {
+	t.Parallel()
+	k, notes := sharingKit(t)
+	k.had(0, 0, 0, 0, nil)
+
+	for i := range 20 {
+		held := 2.45 * float64(i+1) // 98 % of what it may have
+		k.had(5*(i+1), held, 5*float64(i+1), 2.5*float64(i+1), nil)
+	}
+
+	// An agent that was started again counts from 0.
+	k.had(105, 0.1, 0.2, 0.1, nil)
+	k.had(110, 0.1, 0.2, 0.1, nil) // and a job that wants nothing lacks nothing
+
+	if len(*notes) != 0 {
+		t.Errorf("%+v", *notes)
+	}
+
+	if u := k.ShareOf("j1"); u.Got != 0 || u.Wanted != 0 {
+		t.Errorf("an idle job is shown as %+v", u)
+	}
+}
+
+func TestRefusedMemoryAndRemovedLibrariesAreReported(t *testing.T) {
+	t.Parallel()
+	k, notes := sharingKit(t)
+	k.had(0, 0, 0, 0, nil)
+
+	for i := range 5 {
+		k.had(5*(i+1), 0, 0, 0, func(u *job.ShareUse) { u.Denials = i })
+	}
+
+	if len(*notes) != 1 || (*notes)[0].Reason != "ran out of the 10 GB of memory of GPU 1 of n1 that the job may have" {
+		t.Fatalf("%+v", *notes)
+	}
+
+	k.had(2000, 0, 0, 0, func(u *job.ShareUse) { u.Denials = 9 })
+	k.had(2005, 0, 0, 0, func(u *job.ShareUse) { u.Denials, u.Bypassed = 9, 1 })
+	k.had(2010, 0, 0, 0, func(u *job.ShareUse) { u.Denials, u.Bypassed = 9, 1 })
+
+	if len(*notes) != 3 || (*notes)[1].Kind != yardmaster.ShareDenied || (*notes)[2].Kind != yardmaster.ShareBypassed ||
+		!strings.Contains((*notes)[2].Reason, "not held to its share of 50% of GPU 1 of n1: 1 process of it") {
+		t.Errorf("%+v", *notes)
+	}
+}
+
+func TestMetricsOfSharedGPUs(t *testing.T) {
+	t.Parallel()
+	k, _ := sharingKit(t)
+	k.orders = append(k.orders, yardmaster.Order{Run: "j2.1", Node: "n1", Launch: job.Launch{GPUs: []int{1}, Share: 0.25}})
+
+	for i := range 2 {
+		for run, held := range map[id.Run]float64{"j1.1": 5, "j2.1": 2} {
+			u := job.Use{At: begun.Add(time.Duration(10*i) * time.Second), Share: &job.ShareUse{
+				Mode: "token", Held: held * float64(i), Demanded: 10 * float64(i), Entitled: 2 * float64(i),
+			}}
+			k.Take(t.Context(), "n1", []api.RankReport{{Run: run, State: job.RunRunning, Use: &u}}, k.orders)
+		}
+	}
+
+	want := sharedUse{promised: 0.75, got: 0.7, jobs: 2}
+	if all := k.sharedGPUs(); len(all) != 1 || *all[sharedGPU{"n1", 1}] != want {
+		t.Errorf("the GPUs are %+v, want %+v", all[sharedGPU{"n1", 1}], want)
+	}
+
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(k.Recorder)
+
+	if families, err := registry.Gather(); err != nil || len(families) != 3 || len(families[1].GetMetric()) != 3 {
+		t.Errorf("%d metrics, %v: %v", len(families), err, families)
+	}
+}
