@@ -14,8 +14,8 @@ import (
 const (
 	// shortFor is how long a rank may get less than its share of a GPU until that is reported.
 	shortFor = 10 * time.Second
-	// A rank gets less than its share if more than this part of it is missing, and more than this many seconds: who
-	// waits for the others to end their turns gets a little later what is his.
+	// A rank gets less than its share if more than this part of it is missing, and more than this many seconds: one
+	// that waits until others have ended their turns gets its own a little later.
 	shortPart    = 0.05
 	shortSeconds = 0.1
 	// deniedAgain is how long no allocation may be refused until the next one is reported anew.

@@ -14,7 +14,7 @@ import (
 	"trainyard/internal/yardmaster"
 )
 
-// sharingKit is a kit with a run that has half of GPU 1, and what its owner was told.
+// sharingKit is a kit with a run that has half of GPU 1, and the notes for its owner.
 func sharingKit(t *testing.T) (*kit, *[]yardmaster.NoteShare) {
 	t.Helper()
 

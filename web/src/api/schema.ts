@@ -2697,6 +2697,7 @@ export interface components {
             restores?: boolean;
             secrets?: boolean;
             shared?: components["schemas"]["FleetShared"][];
+            shares?: string;
             single_user?: boolean;
             snapshots?: components["schemas"]["FleetSnapshots"];
             suspends?: boolean;
@@ -2890,6 +2891,8 @@ export interface components {
             peak_tflops?: number;
             /** Format: double */
             power_limit_w?: number;
+            /** @description jobs that share it */
+            shares?: components["schemas"]["GPUShare"][];
             /**
              * Format: date-time
              * @description when it entered this state, if known
@@ -2914,6 +2917,26 @@ export interface components {
              */
             at: string;
             uuid: string;
+        };
+        GPUShare: {
+            /** @enum {string} */
+            class: "guaranteed" | "normal" | "opportunistic";
+            job: string;
+            /**
+             * Format: double
+             * @description most of the GPU that it gets even if nobody else wants it; absent for all of it
+             */
+            limit?: number;
+            /** @description memory of the GPU that it may have; absent if unknown */
+            memory?: string;
+            owner: string;
+            /**
+             * Format: double
+             * @description share of the GPU that it is promised, 0 to 1
+             */
+            share: number;
+            /** @description what it really gets, as measured by the agent; absent if unknown */
+            use?: components["schemas"]["ShareUse"];
         };
         GPUSummary: {
             /**
@@ -3168,6 +3191,8 @@ export interface components {
             fake_gpus?: boolean;
             /** @description forecast of its finish; absent if there is none or the job has ended */
             forecast?: components["schemas"]["Forecast"];
+            /** @description part of a GPU that it has at present, and who has the rest */
+            gpu_share?: components["schemas"]["JobShare"];
             id: string;
             /** @description cost of each hour past the deadline */
             late_cost?: string;
@@ -3329,11 +3354,81 @@ export interface components {
             memory?: string;
             nodes: string;
             same_gpu?: boolean;
+            share_class?: string;
+            /** Format: double */
+            share_limit?: number;
         };
         JobRestoreFailure: {
             checkpoint: string;
             /** @description its content is wrong or gone; otherwise it could not be reached */
             corrupt?: boolean;
+        };
+        JobShare: {
+            /** @description jobs that share the GPU with it */
+            beside: components["schemas"]["GPUShare"][];
+            /** @enum {string} */
+            class: "guaranteed" | "normal" | "opportunistic";
+            /** Format: int64 */
+            gpu: number;
+            job: string;
+            /**
+             * Format: double
+             * @description most of the GPU that it gets even if nobody else wants it; absent for all of it
+             */
+            limit?: number;
+            /** @description memory of the GPU that it may have; absent if unknown */
+            memory?: string;
+            node: string;
+            owner: string;
+            /**
+             * Format: double
+             * @description share of the GPU that it is promised, 0 to 1
+             */
+            share: number;
+            /** @description what it really gets, as measured by the agent; absent if unknown */
+            use?: components["schemas"]["ShareUse"];
+        };
+        JobShareUse: {
+            /**
+             * Format: int64
+             * @description processes of the rank that use the GPU without the library
+             */
+            bypassed?: number;
+            /**
+             * Format: int64
+             * @description bytes of GPU memory that it may have
+             */
+            cap?: number;
+            /**
+             * Format: double
+             * @description seconds in which it had the GPU or waited for it so far
+             */
+            demanded: number;
+            /**
+             * Format: int64
+             * @description allocations refused because of the cap so far
+             */
+            denials?: number;
+            /**
+             * Format: double
+             * @description seconds that its share of these is
+             */
+            entitled: number;
+            /**
+             * Format: double
+             * @description seconds in which it had the GPU so far
+             */
+            held: number;
+            /**
+             * Format: int64
+             * @description bytes of GPU memory that it has
+             */
+            memory?: number;
+            /**
+             * @description how the GPU is divided at the moment
+             * @enum {string}
+             */
+            mode: "whole" | "open" | "token" | "mig" | "mps";
         };
         JobSuspension: {
             error?: string;
@@ -3385,6 +3480,8 @@ export interface components {
              * @description bytes sent to the network so far
              */
             sent?: number;
+            /** @description what it has had of the GPU that it shares */
+            share?: components["schemas"]["JobShareUse"];
             unmeasured?: components["schemas"]["JobUnmeasured"][];
             /**
              * Format: int64
@@ -3831,6 +3928,8 @@ export interface components {
             runs: components["schemas"]["NodeRun"][];
             /** @description shared file systems that are declared for it */
             shared?: components["schemas"]["FleetShared"][];
+            /** @description version of the library with which it divides its GPUs among jobs; absent if it cannot */
+            shares?: string;
             /**
              * Format: date-time
              * @description when it entered this state, if known
@@ -4523,6 +4622,8 @@ export interface components {
              * @description bytes sent to the network so far
              */
             sent?: number;
+            /** @description what it has had of the GPU that it shares */
+            share?: components["schemas"]["JobShareUse"];
             unmeasured?: components["schemas"]["JobUnmeasured"][];
             /**
              * Format: int64
@@ -4949,6 +5050,45 @@ export interface components {
             rank: number;
             run: string;
             uid?: string;
+        };
+        ShareUse: {
+            /**
+             * Format: int64
+             * @description processes of it that are not held to its share
+             */
+            bypassed?: number;
+            /**
+             * Format: int64
+             * @description allocations refused because it has as much memory as it may
+             */
+            denials?: number;
+            /**
+             * Format: double
+             * @description part of the time in which it had the GPU, between the two newest measurements, 0 to 1
+             */
+            got: number;
+            /** @description memory of the GPU that it has */
+            memory?: string;
+            /**
+             * @description how the GPU is divided at the moment
+             * @enum {string}
+             */
+            mode: "whole" | "open" | "token" | "mig" | "mps";
+            /**
+             * Format: double
+             * @description how much of what it wanted it has had so far, 0 to 1
+             */
+            served?: number;
+            /**
+             * Format: date-time
+             * @description since when it gets less than its share; absent if it does not
+             */
+            short_since?: string;
+            /**
+             * Format: double
+             * @description part of the time in which it had the GPU or waited for it
+             */
+            wanted: number;
         };
         SharedDir: {
             /** @description it is a checkpoint, not the directory that the program wrote to */
