@@ -88,7 +88,8 @@ func remark(s *api.JobShare, now time.Time) string {
 	case u == nil:
 		return ""
 	case u.Bypassed > 0:
-		return ", and is not held to its share: " + humanize.Count(u.Bypassed, "process") + " without the library that divides it"
+		return ", and is not held to its share: " + humanize.Count(u.Bypassed, "process") +
+			" without the library that divides it"
 	case u.ShortSince != nil:
 		return ", and gets less than its share since " + stamp(u.ShortSince, now)
 	}

@@ -48,7 +48,9 @@ type Hold struct {
 
 // Cut returns what the run has of a GPU that it shares.
 func (h *Hold) Cut() share.Cut {
-	return share.Cut{Job: h.Job, Owner: h.Owner, Share: h.Share, Cap: h.Cap, Class: h.Class, Limit: h.Limit, Kind: h.Program}
+	return share.Cut{
+		Job: h.Job, Owner: h.Owner, Share: h.Share, Cap: h.Cap, Class: h.Class, Limit: h.Limit, Kind: h.Program,
+	}
 }
 
 // Part is a shared GPU, how much of it is held, and by whom.

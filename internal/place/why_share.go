@@ -31,7 +31,8 @@ func undivided(v *View, need fleet.Need) Why {
 	if need.Cap > 0 && couldRun(v, smaller) {
 		return Why{
 			Blocker: BlockNoFit,
-			Sentence: fmt.Sprintf("may have %s of the memory of a GPU, and no GPU has that for jobs: %s of each is left to the driver",
+			Sentence: fmt.Sprintf(
+				"may have %s of the memory of a GPU, and no GPU has that for jobs: %s of each is left to the driver",
 				humanize.Size(need.Cap), humanize.Size(share.Reserve)),
 			Remedies: []Remedy{remedy("lower gpu_memory"), whole},
 		}

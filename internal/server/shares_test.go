@@ -56,11 +56,13 @@ func TestWhoSharesAGPUIsShown(t *testing.T) {
 
 	shares := node.GPUs[0].Shares
 	if node.Shares != "1" || len(shares) != 2 || shares[0].Job != first || shares[0].Owner != "ada" || shares[0].Share != 0.5 ||
-		shares[0].Memory != 20<<30 || shares[0].Class != job.ShareNormal || shares[0].Use.Got != 0.3 || shares[0].Use.Wanted != 1 {
+		shares[0].Memory != 20<<30 || shares[0].Class != job.ShareNormal || shares[0].Use.Got != 0.3 ||
+		shares[0].Use.Wanted != 1 {
 		t.Fatalf("the GPU is shared by %+v", shares)
 	}
 
-	if s := shares[1]; s.Job != second || s.Class != job.ShareOpportunistic || s.Limit != 0.5 || s.Use.Got != 0.7 || s.Memory != 35<<30 {
+	if s := shares[1]; s.Job != second || s.Class != job.ShareOpportunistic || s.Limit != 0.5 || s.Use.Got != 0.7 ||
+		s.Memory != 35<<30 {
 		t.Errorf("the other is %+v", s)
 	}
 

@@ -142,7 +142,8 @@ func TestWhoMayStandBesideWhom(t *testing.T) {
 			half(nil), half(func(c *share.Cut) { c.Class, c.Limit = job.ShareGuaranteed, 0.5 }), share.NoObstacle, "",
 		},
 		"guaranteed beside opportunistic": {
-			half(func(c *share.Cut) { c.Class = job.ShareOpportunistic }), half(func(c *share.Cut) { c.Class = job.ShareGuaranteed }),
+			half(func(c *share.Cut) { c.Class = job.ShareOpportunistic }),
+			half(func(c *share.Cut) { c.Class = job.ShareGuaranteed }),
 			share.NoObstacle, "",
 		},
 		"a whole GPU":             {half(nil), half(func(c *share.Cut) { c.Share = 1 }), share.BadShare, "cannot be cut"},

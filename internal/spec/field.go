@@ -211,15 +211,15 @@ func resourceFields() field {
 				doc:     "Acceptable GPU models. A model may carry its memory and the number of GPUs, as in A100:80GB:8.",
 			},
 			{name: "gpu_memory", kind: gpuMemoryKind(), example: "24GB..",
-				doc: "Memory of each GPU. 24GB means at least 24GB. With gpu_share it is how much of the memory of its GPU the job " +
-					"may have; allocating more fails as if the GPU had no more. Without it that is the share of the memory."},
+				doc: "Memory of each GPU. 24GB means at least 24GB. With gpu_share it is how much of the memory of its GPU the " +
+					"job may have; allocating more fails as if the GPU had no more. Without it that is the share of the memory."},
 			{
 				name:    "gpu_share",
 				kind:    shareKind(func(s *job.Spec) *float64 { return &s.Resources.GPUShare }, 0.01, 1),
 				example: "0.5",
 				also:    []string{"gpu_fraction", "fraction"},
-				doc: "The share of one GPU that the job gets; others may have the rest. While they leave theirs unused, it gets more. " +
-					"The job runs on nodes that divide their GPUs, which trainyard node shows; no node is provisioned for it. Under " +
+				doc: "The share of one GPU that the job gets; others may have the rest. While they leave theirs unused, it " +
+					"gets more. The job runs on nodes that divide their GPUs, which trainyard node shows; no node is provisioned for it. Under " +
 					"policies other than rules and andreas it gets a whole GPU.",
 			},
 			{

@@ -50,7 +50,8 @@ func TestJobsShareAGPU(t *testing.T) {
 	y.divided("a", 1, "1")
 
 	first := half()
-	first.Resources.GPUMemory.Min, first.Resources.ShareClass, first.Resources.ShareLimit = 20<<30, job.ShareGuaranteed, 0.5
+	first.Resources.GPUMemory.Min = 20 << 30
+	first.Resources.ShareClass, first.Resources.ShareLimit = job.ShareGuaranteed, 0.5
 	y.submit("alice", first)
 	y.submit("alice", half())
 	third := y.submit("alice", half())

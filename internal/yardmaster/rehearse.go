@@ -115,7 +115,8 @@ func (y *Yard) rehearse(v *place.View, r *jobRecord) rehearsedJob {
 	y.expectMemory(r)
 	need := y.describeItem(r)
 	out := rehearsedJob{
-		need: need, last: r.Spec.DeclaredDuration(), rule: y.data.RuleText(r.Spec.Place, r.Spec.Data), note: y.notesOn(r, &need),
+		need: need, last: r.Spec.DeclaredDuration(), rule: y.data.RuleText(r.Spec.Place, r.Spec.Data),
+		note: y.notesOn(r, &need),
 	}
 
 	if len(r.Needs) > 0 {

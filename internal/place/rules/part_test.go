@@ -106,7 +106,8 @@ func TestMemoryCapsFit(t *testing.T) {
 	y.hold(y.taken(want{gpus: 1, share: 0.2, memory: 60 << 30, lasts: time.Hour}),
 		[]place.Allocation{{Node: "a", GPUs: 1, Share: 0.2}}, start)
 
-	large, small := y.submit(want{gpus: 1, share: 0.2, memory: 30 << 30}), y.submit(want{gpus: 1, share: 0.2, memory: 19 << 30})
+	large := y.submit(want{gpus: 1, share: 0.2, memory: 30 << 30})
+	small := y.submit(want{gpus: 1, share: 0.2, memory: 19 << 30})
 	if p := y.plan(t); seatOf(p, large).GPUs != 0 || seatOf(p, small).GPUs != 1 {
 		t.Errorf("beside 60 of 80 GiB, 30 are placed at %+v and 19 at %+v", seatOf(p, large), seatOf(p, small))
 	}
@@ -138,7 +139,8 @@ func TestAPairThatDoesBadlyIsParted(t *testing.T) {
 	}
 }
 
-// Two that stand together and do badly are parted as soon as there is another GPU: the one with the smaller share leaves.
+// Two that stand together and do badly are parted as soon as there is another GPU: the one with the smaller share
+// leaves.
 func TestRunningJobsThatDoBadlyAreParted(t *testing.T) {
 	t.Parallel()
 	y := newYard()
@@ -204,7 +206,8 @@ func TestAPartDelaysNoReservation(t *testing.T) {
 	y.hold(y.taken(want{gpus: 1, share: 0.5, lasts: time.Hour}), []place.Allocation{{Node: "a", GPUs: 1, Share: 0.5}}, start)
 	y.submit(want{gpus: 2, prio: 90, lasts: time.Hour}) // gets both GPUs in an hour
 
-	long, short := y.submit(want{gpus: 1, share: 0.2, lasts: 3 * time.Hour}), y.submit(want{gpus: 1, share: 0.2, lasts: time.Hour})
+	long := y.submit(want{gpus: 1, share: 0.2, lasts: 3 * time.Hour})
+	short := y.submit(want{gpus: 1, share: 0.2, lasts: time.Hour})
 	p := y.plan(t)
 
 	if seatOf(p, long).GPUs != 0 || seatOf(p, short).GPUs == 0 {

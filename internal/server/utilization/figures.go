@@ -19,7 +19,8 @@ var (
 	got = prometheus.NewDesc("trainyard_gpu_share_got_ratio",
 		"Part of the time in which jobs really had a shared GPU.", []string{"node", "gpu"}, nil)
 	sharing = prometheus.NewDesc("trainyard_gpu_share_jobs",
-		"Jobs that share a GPU: in all, getting less than their share, or not held to it.", []string{"node", "gpu", "state"}, nil)
+		"Jobs that share a GPU: in all, getting less than their share, or not held to it.",
+		[]string{"node", "gpu", "state"}, nil)
 )
 
 // sharedGPU is a GPU that jobs share.
@@ -46,7 +47,8 @@ func (r *Recorder) Collect(ch chan<- prometheus.Metric) {
 	for at, use := range r.sharedGPUs() {
 		gpu := strconv.Itoa(at.gpu)
 		gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{string(at.node), gpu}, labels...)...)
+			labels = append([]string{string(at.node), gpu}, labels...)
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 		}
 
 		gauge(promised, use.promised)

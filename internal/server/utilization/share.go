@@ -50,7 +50,9 @@ func (r *rankRecord) addShare(before, now *job.Use, o *yardmaster.Order) []yardm
 	var notes []yardmaster.NoteShare
 
 	note := func(kind yardmaster.ShareNote, format string, args ...any) {
-		notes = append(notes, yardmaster.NoteShare{Run: o.Run, Node: o.Node, Kind: kind, Reason: fmt.Sprintf(format, args...)})
+		notes = append(notes, yardmaster.NoteShare{
+			Run: o.Run, Node: o.Node, Kind: kind, Reason: fmt.Sprintf(format, args...),
+		})
 	}
 
 	s, u := r.Share, now.Share

@@ -287,8 +287,8 @@ func (y *Yard) listConfigurations(it *queue.Item) []Configuration {
 	return append(parts, y.enumerate(it, sh, func(k int, c count) float64 { return y.guess(it, k, c) })...)
 }
 
-// cuts reports whether a job can get a part of a GPU of the kind. On a node of several kinds it is unknown which GPU that
-// would be.
+// cuts reports whether a job can get a part of a GPU of the kind. On a node of several kinds it is unknown which GPU
+// that would be.
 func (k *Kind) cuts() bool { return k.divides && k.id >= 0 }
 
 // parts lists the configurations of a job that asks for a part of a GPU: that part, of each kind, unless it is among
