@@ -198,7 +198,9 @@ func (r *reader) readNodes(ctx context.Context) error {
 func ownNode(a *api.Node) Node {
 	n := fleet.Node{
 		ID: a.ID, Class: a.Class, Pool: a.Pool, State: fleet.Ready,
-		Inventory: fleet.Inventory{OS: a.OS, Arch: a.Arch, Version: a.Version, CPUs: a.CPUs, Memory: a.Memory, Disk: a.Disk},
+		Inventory: fleet.Inventory{
+			OS: a.OS, Arch: a.Arch, Version: a.Version, CPUs: a.CPUs, Memory: a.Memory, Disk: a.Disk, Shares: a.Shares,
+		},
 	}
 
 	for i := range a.GPUs {

@@ -426,6 +426,7 @@ func nodeOf(a *api.Node) fleet.Node {
 			Disk:     a.Disk,
 			Limits:   a.Limits,
 			Problem:  a.Problem,
+			Shares:   a.Shares,
 
 			Isolation:  a.Isolation,
 			SingleUser: a.SingleUser,
