@@ -97,7 +97,8 @@ func (p *Policy) Plan(v *place.View) place.Plan { return p.Search(v, nil) }
 // Search is Plan with a time limit.
 func (p *Policy) Search(v *place.View, stop func() bool) place.Plan {
 	var plan place.Plan
-	if v.Queue.Len() > 0 || p.inner.Revises() {
+	// A policy that shares parts jobs that do badly beside each other, also while none is queued.
+	if v.Queue.Len() > 0 || p.inner.Revises() || v.Beside.AnyParted() {
 		plan = place.Within(p.inner, v, stop)
 	}
 

@@ -3,6 +3,7 @@ package share
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -47,6 +48,10 @@ const (
 	fewSeen = 3
 
 	slowest, fastest = 0.01, 2 // what is taken for an observation
+
+	// least is the weight below which an observation is forgotten, and maxPairs how many pairs are kept.
+	least    = 0.05
+	maxPairs = 4096
 )
 
 // NewInterference returns one that has seen nothing.
@@ -62,6 +67,10 @@ func (t *Interference) Observe(now time.Time, job, beside string, speed float64)
 
 	speed = min(max(speed, slowest), fastest)
 	p := pair{job, beside}
+
+	if t.pairs[p] == nil && len(t.pairs) >= maxPairs {
+		return
+	}
 
 	if t.pairs[p] == nil {
 		t.pairs[p] = &seen{at: now}
@@ -190,8 +199,8 @@ func rank(c job.ShareClass) int {
 	return 1
 }
 
-// record is an Interference in JSON.
-type record struct {
+// Record is what was seen of one kind of job, beside another or beside all others. It is how an Interference is stored.
+type Record struct {
 	Job    string    `json:"job"`
 	Beside string    `json:"beside,omitempty"` // "" for the job beside all others
 	Speed  float64   `json:"speed"`
@@ -202,42 +211,105 @@ type record struct {
 
 // MarshalJSON writes what was seen, in order.
 func (t *Interference) MarshalJSON() ([]byte, error) {
-	list := make([]record, 0, len(t.pairs)+len(t.kinds))
-	for k, s := range t.kinds {
-		list = append(list, record{Job: k, Speed: s.mean, Weight: s.weight, At: s.at})
+	list := make([]Record, 0, len(t.pairs)+len(t.kinds))
+	for k := range t.kinds {
+		list = append(list, t.ofKind(k))
 	}
 
-	for p, s := range t.pairs {
-		list = append(list, record{p.job, p.beside, s.mean, s.weight, s.at, t.parted[p.ordered()]})
+	for p := range t.pairs {
+		list = append(list, t.ofPair(p))
 	}
 
-	slices.SortFunc(list, func(a, b record) int {
+	slices.SortFunc(list, func(a, b Record) int {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Beside, b.Beside))
 	})
 
 	return json.Marshal(list)
 }
 
+func (t *Interference) ofKind(k string) Record {
+	s := t.kinds[k]
+
+	return Record{Job: k, Speed: s.mean, Weight: s.weight, At: s.at}
+}
+
+func (t *Interference) ofPair(p pair) Record {
+	s := t.pairs[p]
+
+	return Record{p.job, p.beside, s.mean, s.weight, s.at, t.parted[p.ordered()]}
+}
+
+// Key names what a record is about. No two records of an Interference have the same.
+func (r *Record) Key() string { return r.Job + "\n" + r.Beside }
+
+// Records returns what changes when a job is observed beside another.
+func (t *Interference) Records(job, beside string) []Record {
+	var list []Record
+	if t.kinds[job] != nil {
+		list = append(list, t.ofKind(job))
+	}
+
+	for _, p := range []pair{{job, beside}, {beside, job}} {
+		if t.pairs[p] != nil && (p.job != p.beside || len(list) < 2) {
+			list = append(list, t.ofPair(p))
+		}
+	}
+
+	return list
+}
+
+// Faded reports whether so little counts of a record by now that it may be forgotten.
+func (r *Record) Faded(now time.Time) bool {
+	s := seen{r.Speed, r.Weight, r.At}
+
+	return s.weightAt(now) < least
+}
+
+// Clone returns a copy that does not change with this one.
+func (t *Interference) Clone() *Interference {
+	c := NewInterference()
+	if t == nil {
+		return c
+	}
+
+	for p, s := range t.pairs {
+		c.pairs[p] = new(*s)
+	}
+
+	for k, s := range t.kinds {
+		c.kinds[k] = new(*s)
+	}
+
+	maps.Copy(c.parted, t.parted)
+
+	return c
+}
+
+// Add restores a record.
+func (t *Interference) Add(r *Record) {
+	s := &seen{r.Speed, r.Weight, r.At}
+	if r.Beside == "" {
+		t.kinds[r.Job] = s
+		return
+	}
+
+	p := pair{r.Job, r.Beside}
+	t.pairs[p] = s
+	if r.Parted {
+		t.parted[p.ordered()] = true
+	}
+}
+
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (t *Interference) UnmarshalJSON(text []byte) error {
-	var list []record
+	var list []Record
 	if err := json.Unmarshal(text, &list); err != nil {
 		return err
 	}
 
 	*t = *NewInterference()
-	for _, r := range list {
-		s := &seen{r.Speed, r.Weight, r.At}
-		if r.Beside == "" {
-			t.kinds[r.Job] = s
-			continue
-		}
-
-		p := pair{r.Job, r.Beside}
-		t.pairs[p] = s
-		if r.Parted {
-			t.parted[p.ordered()] = true
-		}
+	for i := range list {
+		t.Add(&list[i])
 	}
 
 	return nil

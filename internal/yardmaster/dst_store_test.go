@@ -15,6 +15,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/ledger"
 	"trainyard/internal/queue"
+	"trainyard/internal/share"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
@@ -32,6 +33,7 @@ type record struct {
 	past      map[uint64]queue.PastRun
 	observed  map[id.Job]job.Observed
 	shortages map[string]job.Shortage
+	beside    map[string]share.Record
 	questions map[id.Question]inbox.Question
 	orders    map[string]yardmaster.Order
 	decisions map[id.Job]ledger.JobDecisions
@@ -61,6 +63,7 @@ func newRecord() *record {
 
 		observed:  map[id.Job]job.Observed{},
 		shortages: map[string]job.Shortage{},
+		beside:    map[string]share.Record{},
 		questions: map[id.Question]inbox.Question{},
 		decisions: map[id.Job]ledger.JobDecisions{},
 		catalogue: map[id.Checkpoint]checkpoint.Checkpoint{},
@@ -180,6 +183,14 @@ func (s *record) commitMemory(b *yardmaster.Batch) error {
 
 	for _, short := range b.Shortages {
 		s.shortages[short.Key] = short
+	}
+
+	for _, r := range b.Beside {
+		s.beside[r.Key()] = r
+	}
+
+	for _, key := range b.BesideForgotten {
+		delete(s.beside, key)
 	}
 
 	for _, key := range b.ShortagesForgotten {
@@ -352,6 +363,7 @@ func (s *record) clone() *record {
 	c.users, c.tokens, c.shares = maps.Clone(s.users), maps.Clone(s.tokens), maps.Clone(s.shares)
 	c.past, c.observed, c.orders = maps.Clone(s.past), maps.Clone(s.observed), maps.Clone(s.orders)
 	c.shortages = maps.Clone(s.shortages)
+	c.beside = maps.Clone(s.beside)
 	c.decisions, c.events, c.questions = maps.Clone(s.decisions), maps.Clone(s.events), maps.Clone(s.questions)
 	c.catalogue = maps.Clone(s.catalogue)
 
@@ -410,6 +422,7 @@ func (s *record) load(recent time.Time) (yardmaster.State, error) {
 	state.Past = slices.Collect(maps.Values(s.past))
 	state.Observed = slices.Collect(maps.Values(s.observed))
 	state.Shortages = slices.Collect(maps.Values(s.shortages))
+	state.Beside = slices.Collect(maps.Values(s.beside))
 	state.Checkpoints = slices.Collect(maps.Values(s.catalogue))
 	for _, q := range s.questions {
 		if q.State == inbox.Open {

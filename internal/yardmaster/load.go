@@ -51,6 +51,7 @@ func (y *Yard) Load(now time.Time, s State) {
 	y.pastForgotten = append(y.pastForgotten, y.past.Load(s.Past)...)
 
 	y.loadShortages(s.Shortages)
+	y.loadBeside(s.Beside)
 
 	slices.SortFunc(s.Jobs, func(a, b job.Job) int {
 		x, _ := a.ID.Number()

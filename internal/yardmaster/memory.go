@@ -41,6 +41,7 @@ func (y *Yard) takeMemory(b *Batch) {
 	b.PastForgotten = append(b.PastForgotten[:0], y.pastForgotten...)
 
 	y.takeShortages(b)
+	y.takeBeside(b)
 
 	y.observedForgotten, y.pastRuns, y.pastForgotten = y.observedForgotten[:0], y.pastRuns[:0], y.pastForgotten[:0]
 }

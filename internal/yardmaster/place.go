@@ -23,11 +23,11 @@ func (y *Yard) PlanDue() bool {
 func (y *Yard) Freed() bool { return y.freed }
 
 // relocates reports whether the policy may move running jobs although none is queued: jobs on
-// provisioned nodes, and those that are too slow.
+// provisioned nodes, those that are too slow, and those that do badly beside others on their GPU.
 func (y *Yard) relocates() bool {
 	p, ok := y.cfg.Policy.(place.Relocator)
 
-	return ok && p.Relocates() && (y.leases.Count() > 0 || y.slowDue)
+	return ok && p.Relocates() && (y.leases.Count() > 0 || y.slowDue || y.beside.AnyParted())
 }
 
 // Round asks the policy for a plan and carries it out.

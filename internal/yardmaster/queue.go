@@ -95,7 +95,7 @@ func (y *Yard) describeItem(r *jobRecord) fleet.Need {
 		Spec: r.Spec, Since: y.now, Deferred: y.ledger.Decision(r.ID) != nil,
 	}
 
-	if lasts == 0 {
+	if lasts == 0 || need.Share > 0 { // how it does beside others is known by what it runs
 		r.entry.Program = y.programOf(r.Spec)
 	}
 

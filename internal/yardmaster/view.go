@@ -33,6 +33,7 @@ func (y *Yard) view(now time.Time) *place.View {
 	v.NodeLimit = place.NodeLimit{Max: y.leases.MaxNodes(), InUse: y.leases.Count()}
 	v.Leases = y.leases.Live()
 	v.Past = y.pastForPlans()
+	v.Beside = y.beside
 	v.Network = y.cfg.Network
 	v.NoneSlow = !y.anySlow()
 

@@ -91,6 +91,10 @@ func (y *Yard) recordProgress(r *jobRecord, run *runRecord, p *job.Progress, wor
 		y.bookNodes(r, run)
 		y.planDue = true
 	}
+
+	if works {
+		y.observeBeside(r, run, r.outlook.Done)
+	}
 }
 
 // markRunning moves run and job to running once all ranks have started.

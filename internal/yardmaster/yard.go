@@ -29,6 +29,7 @@ import (
 	"trainyard/internal/provision/lifecycle"
 	"trainyard/internal/queue"
 	"trainyard/internal/quota"
+	"trainyard/internal/share"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster/batch"
 	"trainyard/internal/yardmaster/channels"
@@ -195,6 +196,9 @@ type Yard struct {
 	observed          batch.Set[*observedRecord]
 	observedForgotten []id.Job // jobs that have ended of which something was stored
 	shortages         map[string]job.Shortage
+	beside            *share.Interference     // how fast jobs are beside others; nil if nothing is known
+	besideChanged     map[string]share.Record // by key: what was learned since it was last taken
+	besideForgotten   []string
 	shortagesChanged  map[string]bool // keys of those that were added, changed or forgotten since they were last taken
 }
 
@@ -258,6 +262,7 @@ type runRecord struct {
 	corrupt       bool          // that checkpoint turned out to be corrupt
 	slowNoted     bool          // its owner knows that it is too slow
 	idle          idleness      // of a job that a person works in
+	beside        besideRecord  // how fast it is beside others on its GPU
 	faster        faster        // for which it waits
 	reclaim       *reclaim      // its node will be gone soon, nil if no notice was given
 	gang          *gang         // its start on several nodes, nil before the first rank was heard of and after the start
@@ -289,6 +294,7 @@ func New(cfg Config) *Yard {
 		reservations:  map[id.Reservation]*fleet.Reservation{},
 
 		shortagesChanged: map[string]bool{},
+		besideChanged:    map[string]share.Record{},
 	}
 
 	y.people = people.New(&y.feed)

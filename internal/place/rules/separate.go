@@ -18,12 +18,17 @@ func (e *engine) separate() {
 	}
 
 	for _, r := range e.view.Running {
-		if len(r.Allocations) != 1 || r.Allocations[0].Share == 0 || !r.Stoppable() || r.Began.IsZero() ||
-			e.view.Now.Sub(r.Began) < minRun {
+		if len(r.Allocations) != 1 || r.Allocations[0].Share == 0 || !r.Stoppable() || r.Began.IsZero() {
 			continue
 		}
 
-		if others := e.leaves(r); others != nil {
+		others := e.leaves(r)
+
+		switch young := e.view.Now.Sub(r.Began) < minRun; {
+		case others == nil:
+		case young:
+			e.wakeAt(r.Began.Add(minRun))
+		default:
 			e.moveAway(r, others)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"trainyard/internal/ledger"
 	"trainyard/internal/queue"
 	"trainyard/internal/quota"
+	"trainyard/internal/share"
 	"trainyard/internal/store"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -127,6 +128,14 @@ func foldLedger(batches []*yardmaster.Batch) (ledgerChanges, error) {
 
 		for _, key := range b.ShortagesForgotten {
 			remove(shortageKind, key)
+		}
+
+		for i := range b.Beside {
+			put(besideKind, b.Beside[i].Key(), 0, &b.Beside[i])
+		}
+
+		for _, key := range b.BesideForgotten {
+			remove(besideKind, key)
 		}
 
 		o := &b.Ledger
@@ -262,6 +271,8 @@ func loadRecord(state *yardmaster.State, r *record) error {
 		return appendDoc(&state.Observed, r)
 	case shortageKind:
 		return appendDoc(&state.Shortages, r)
+	case besideKind:
+		return appendDoc(&state.Beside, r)
 	case secretKind:
 		return appendDoc(&state.Secrets, r)
 	case channelKind:
@@ -279,7 +290,7 @@ func loadRecord(state *yardmaster.State, r *record) error {
 type document interface {
 	dataset.Dataset | tenant.Quota | tenant.Project | tenant.Member | ledger.State | ledger.JobDecisions |
 		quota.Usage | quota.Notice | queue.Share | job.Observed | job.Shortage | tenant.Secret | tenant.Channel |
-		job.Schedule | fleet.Reservation
+		job.Schedule | fleet.Reservation | share.Record
 }
 
 func appendDoc[T document](list *[]T, r *record) error {

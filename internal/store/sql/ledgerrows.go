@@ -206,6 +206,8 @@ const (
 	observedKind = "observed"
 	// shortageKind is what was learned of the memory that jobs of a kind need.
 	shortageKind = "shortage"
+	// besideKind is what was learned of kinds of jobs beside others on a GPU.
+	besideKind = "beside"
 	// secretKind is a secret of a user or project, encrypted.
 	secretKind = "secret"
 	// channelKind is where a user or project is notified.

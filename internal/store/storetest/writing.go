@@ -14,6 +14,7 @@ import (
 	"trainyard/internal/ledger"
 	"trainyard/internal/queue"
 	"trainyard/internal/quota"
+	"trainyard/internal/share"
 	"trainyard/internal/store"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
@@ -42,23 +43,34 @@ func forgets(h *harness) {
 		return s
 	}
 
+	beside := func(kind string, n int) share.Record {
+		r := full[share.Record](n)
+		r.Job, r.Beside = kind, "other"
+
+		return r
+	}
+	key := beside("a", 1)
+
 	s := h.with(
 		&yardmaster.Batch{
 			Past:      []queue.PastRun{run(10), run(9), run(2)},
 			Observed:  []job.Observed{observed("j1"), observed("j2"), observed("j3")},
 			Shortages: []job.Shortage{shortage("a", 1), shortage("b", 2)},
+			Beside:    []share.Record{beside("a", 1), beside("b", 2)},
 		},
 		&yardmaster.Batch{
 			Past:          []queue.PastRun{run(11)},
 			PastForgotten: []uint64{9},
 			Observed:      []job.Observed{observed("j3")}, ObservedForgotten: []id.Job{"j3"},
 			Shortages: []job.Shortage{shortage("b", 3)}, ShortagesForgotten: []string{"a"},
+			Beside: []share.Record{beside("b", 3)}, BesideForgotten: []string{key.Key()},
 		},
 	)
 	state := h.load(s, time.Time{})
 	h.same("past runs", state.Past, []queue.PastRun{run(2), run(10), run(11)})
 	h.same("observed", state.Observed, []job.Observed{observed("j1"), observed("j2")})
 	h.same("shortages", state.Shortages, []job.Shortage{shortage("b", 3)})
+	h.same("jobs beside others", state.Beside, []share.Record{beside("b", 3)})
 
 	h.must(s.Commit(h.context(), &yardmaster.Batch{PastForgotten: []uint64{2, 2}, ObservedForgotten: []id.Job{"j1"}}))
 	state = h.load(s, time.Time{})
@@ -159,6 +171,7 @@ func everything() *yardmaster.Batch {
 		Past:        []queue.PastRun{full[queue.PastRun](1)},
 		Observed:    []job.Observed{full[job.Observed](1)},
 		Shortages:   []job.Shortage{full[job.Shortage](1)},
+		Beside:      []share.Record{full[share.Record](1)},
 		Checkpoints: []checkpoint.Checkpoint{sampleCheckpoint("j7", 4, checkpoint.Stored)},
 		Ledger:      sampleLedger(),
 		Usage:       []quota.Usage{full[quota.Usage](1)},
@@ -193,6 +206,7 @@ func (h *harness) holds(s store.Store, b *yardmaster.Batch) {
 	h.same("past runs", state.Past, b.Past)
 	h.same("observed", state.Observed, b.Observed)
 	h.same("shortages", state.Shortages, b.Shortages)
+	h.same("jobs beside others", state.Beside, b.Beside)
 	h.same("checkpoints", state.Checkpoints, b.Checkpoints)
 	h.same("meters", state.Ledger.Meters, b.Ledger.Meters)
 	h.same("decisions", state.Ledger.Decisions, b.Ledger.Decisions)

@@ -19,6 +19,7 @@ import (
 	"trainyard/internal/ledger"
 	"trainyard/internal/queue"
 	"trainyard/internal/quota"
+	"trainyard/internal/share"
 	"trainyard/internal/tenant"
 )
 
@@ -46,14 +47,17 @@ type Batch struct {
 	Past        []queue.PastRun // runs from which the durations of others are estimated
 	Observed    []job.Observed  // what was learned of jobs that have not ended
 	Shortages   []job.Shortage  // what was learned of the memory that jobs of a kind need
+	Beside      []share.Record  // what was learned of kinds of jobs beside others on a GPU
 	Ledger      ledger.Changes
 	Events      []Event
 	Orders      []Order  // opened or changed
 	Closed      []string // keys of closed orders
-	// What is remembered no more: numbers of past runs, jobs that have ended, and keys of shortages.
+	// What is remembered no more: numbers of past runs, jobs that have ended, and keys of shortages and
+	// of what was learned of jobs beside others.
 	PastForgotten      []uint64
 	ObservedForgotten  []id.Job
 	ShortagesForgotten []string
+	BesideForgotten    []string
 	Incarnations       []Incarnation // that began, or settled
 	Questions          []inbox.Question
 	Secrets            []tenant.Secret
@@ -68,7 +72,8 @@ func (b *Batch) Empty() bool {
 		len(b.Orders)+len(b.Closed)+len(b.Leases)+len(b.Quotas)+len(b.Datasets)+len(b.Uses)+len(b.Shares)+
 		len(b.Usage)+len(b.Notices)+len(b.Past)+len(b.Observed)+len(b.Shortages)+len(b.Checkpoints)+
 		len(b.Projects)+len(b.Members)+len(b.Secrets)+len(b.Channels)+len(b.Schedules)+len(b.Reservations)+
-		len(b.PastForgotten)+len(b.ObservedForgotten)+len(b.ShortagesForgotten)+len(b.Incarnations)+len(b.Questions) == 0 &&
+		len(b.PastForgotten)+len(b.ObservedForgotten)+len(b.ShortagesForgotten)+len(b.Beside)+len(b.BesideForgotten)+
+		len(b.Incarnations)+len(b.Questions) == 0 &&
 		b.Ledger.Empty()
 }
 
@@ -156,6 +161,7 @@ type State struct {
 	Past        []queue.PastRun
 	Observed    []job.Observed
 	Shortages   []job.Shortage
+	Beside      []share.Record
 	Quotas      []tenant.Quota
 	Usage       []quota.Usage
 	Notices     []quota.Notice
