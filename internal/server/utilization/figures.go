@@ -12,16 +12,21 @@ import (
 // fresh is how old a measurement may be that is shown as the state of a GPU.
 const fresh = time.Minute
 
-// The metrics of GPUs that jobs share. They are kept by GPU and not by job, so that there are no more series than GPUs.
-var (
-	promised = prometheus.NewDesc("trainyard_gpu_share_promised_ratio",
-		"Part of a shared GPU that jobs are promised.", []string{"node", "gpu"}, nil)
-	got = prometheus.NewDesc("trainyard_gpu_share_got_ratio",
-		"Part of the time in which jobs really had a shared GPU.", []string{"node", "gpu"}, nil)
-	sharing = prometheus.NewDesc("trainyard_gpu_share_jobs",
-		"Jobs that share a GPU: in all, getting less than their share, or not held to it.",
-		[]string{"node", "gpu", "state"}, nil)
-)
+// figures are the metrics of GPUs that jobs share. They are kept by GPU and not by job, so that there are no more
+// series than GPUs.
+type figures struct{ promised, got, jobs *prometheus.Desc }
+
+func newFigures() figures {
+	return figures{
+		promised: prometheus.NewDesc("trainyard_gpu_share_promised_ratio",
+			"Part of a shared GPU that jobs are promised.", []string{"node", "gpu"}, nil),
+		got: prometheus.NewDesc("trainyard_gpu_share_got_ratio",
+			"Part of the time in which jobs really had a shared GPU.", []string{"node", "gpu"}, nil),
+		jobs: prometheus.NewDesc("trainyard_gpu_share_jobs",
+			"Jobs that share a GPU: in all, getting less than their share, or not held to it.",
+			[]string{"node", "gpu", "state"}, nil),
+	}
+}
 
 // sharedGPU is a GPU that jobs share.
 type sharedGPU struct {
@@ -37,9 +42,9 @@ type sharedUse struct {
 
 // Describe is part of prometheus.Collector.
 func (r *Recorder) Describe(ch chan<- *prometheus.Desc) {
-	ch <- promised
-	ch <- got
-	ch <- sharing
+	ch <- r.figures.promised
+	ch <- r.figures.got
+	ch <- r.figures.jobs
 }
 
 // Collect is part of prometheus.Collector.
@@ -51,11 +56,11 @@ func (r *Recorder) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 		}
 
-		gauge(promised, use.promised)
-		gauge(got, use.got)
-		gauge(sharing, float64(use.jobs), "all")
-		gauge(sharing, float64(use.short), "short")
-		gauge(sharing, float64(use.bypassed), "bypassed")
+		gauge(r.figures.promised, use.promised)
+		gauge(r.figures.got, use.got)
+		gauge(r.figures.jobs, float64(use.jobs), "all")
+		gauge(r.figures.jobs, float64(use.short), "short")
+		gauge(r.figures.jobs, float64(use.bypassed), "bypassed")
 	}
 }
 

@@ -42,6 +42,8 @@ const (
 type Recorder struct {
 	Deps
 
+	figures figures
+
 	mu   sync.Mutex
 	jobs map[id.Job]*record
 }
@@ -55,7 +57,7 @@ type record struct {
 }
 
 // New returns a recorder that knows nothing yet.
-func New(d Deps) *Recorder { return &Recorder{Deps: d, jobs: map[id.Job]*record{}} }
+func New(d Deps) *Recorder { return &Recorder{Deps: d, figures: newFigures(), jobs: map[id.Job]*record{}} }
 
 // Take takes in what a node reports about ranks that are assigned to it.
 func (r *Recorder) Take(ctx context.Context, n id.Node, ranks []api.RankReport, orders []yardmaster.Order) {
