@@ -57,7 +57,9 @@ type record struct {
 }
 
 // New returns a recorder that knows nothing yet.
-func New(d Deps) *Recorder { return &Recorder{Deps: d, figures: newFigures(), jobs: map[id.Job]*record{}} }
+func New(d Deps) *Recorder {
+	return &Recorder{Deps: d, figures: newFigures(), jobs: map[id.Job]*record{}}
+}
 
 // Take takes in what a node reports about ranks that are assigned to it.
 func (r *Recorder) Take(ctx context.Context, n id.Node, ranks []api.RankReport, orders []yardmaster.Order) {
