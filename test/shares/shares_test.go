@@ -1,0 +1,208 @@
+// Package shares_test runs a whole yard with a GPU that jobs share: server, agent, broker and the library in the
+// programs. Only the GPU, its driver and nvidia-smi are fake.
+package shares_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"trainyard/internal/agent/share/sharetest"
+	"trainyard/internal/api"
+	"trainyard/internal/clock"
+	"trainyard/internal/id"
+	"trainyard/test/yardtest"
+)
+
+// patience bounds every wait; it is far longer than anything takes.
+const patience = 5 * time.Minute
+
+// build builds the program with the library in it.
+func build(t *testing.T, folder, library string) string {
+	t.Helper()
+
+	source, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", "trainyard/cmd/trainyard").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	embedded := filepath.Join(strings.TrimSpace(string(source)), "gpushare.bin")
+	overlay := filepath.Join(folder, "overlay.json")
+
+	text, err := json.Marshal(map[string]map[string]string{"Replace": {embedded: library}})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := os.WriteFile(overlay, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	binary := filepath.Join(folder, "trainyard")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-tags", "gpushare", "-overlay", overlay,
+		"-o", binary, "trainyard/cmd/trainyard")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+
+	return binary
+}
+
+// await asks until the answer is yes.
+func await(t *testing.T, what string, ask func(context.Context) (bool, error)) {
+	t.Helper()
+
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+
+	for {
+		yes, err := ask(ctx)
+		if yes {
+			return
+		}
+
+		if !clock.Sleep(ctx, 20*time.Millisecond) {
+			t.Fatalf("waited in vain for: %s (%v)", what, err)
+		}
+	}
+}
+
+func TestJobsOfAYardGetTheirSharesOfAGPU(t *testing.T) {
+	built := t.TempDir()
+	if err := sharetest.Build(t.Context(), built, ""); err != nil {
+		t.Fatal(err)
+	}
+
+	binary := build(t, t.TempDir(), filepath.Join(built, sharetest.Library))
+	gpu := sharetest.New(t, 64<<30, built)
+	t.Setenv("PATH", built+":"+os.Getenv("PATH"))
+	t.Setenv("FAKE_GPU", gpu.Env()["FAKE_GPU"])
+
+	folder, err := yardtest.NewFolder("shares-")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() {
+		if err := yardtest.KillAll(folder); err != nil {
+			t.Error(err)
+		}
+
+		if !t.Failed() {
+			_ = os.RemoveAll(folder)
+		}
+	})
+
+	y := &yardtest.Yard{Binary: binary, Folder: folder, Flags: []string{"--report-every", "200ms"}}
+	if err := y.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := y.LogIn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	token, err := y.JoinToken(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := y.StartAgent("n1", token, "--probe", "off"); err != nil {
+		t.Fatal(err)
+	}
+
+	client, err := y.Client(y.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	submit := func(part float64, more string) id.Job {
+		t.Helper()
+
+		file := fmt.Sprintf("run: %s/%s kernel=600 sync=1000000\nresources: {gpus: 1, gpu_share: %g, gpu_memory: 8GB%s}\n"+
+			"env: {FAKE_GPU: %q, LD_LIBRARY_PATH: %q}\n", built, sharetest.Trainer, part, more, gpu.Env()["FAKE_GPU"], built)
+
+		reply, err := client.Submit(t.Context(), api.SubmitRequest{File: file}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		return reply.Jobs[0].ID
+	}
+
+	// The limit needs the token, however little a busy machine lets programs do with the GPU.
+	high, low := submit(0.7, ", share_limit: 0.99"), submit(0.3, "")
+
+	for _, j := range []id.Job{high, low} {
+		await(t, string(j)+" has had turns on the GPU", func(ctx context.Context) (bool, error) {
+			d, err := client.Job(ctx, j)
+			if err != nil {
+				return false, err
+			}
+
+			return d.Share != nil && d.Share.Use != nil && d.Share.Use.Mode == "token", fmt.Errorf("%+v", d.Share)
+		})
+	}
+
+	measure(t, gpu, high, low)
+}
+
+// measure waits until a job with a share of 0.7 has had about that part of the work of a GPU while both ran. The ends of
+// the measurement lie within turns; they matter less the longer it is, and a share that is wrong stays wrong.
+func measure(t *testing.T, gpu *sharetest.GPU, high, low id.Job) {
+	t.Helper()
+
+	before, part := gpu.Busy(), 0.0
+
+	for total := 4 * time.Second; total <= 32*time.Second; total *= 2 {
+		work := map[id.Job]time.Duration{}
+
+		await(t, "work of the GPU", func(context.Context) (bool, error) {
+			clear(work)
+
+			for pid, busy := range gpu.Busy() {
+				work[jobOf(t, pid)] += busy - before[pid]
+			}
+
+			return work[high]+work[low] >= total, nil
+		})
+
+		part = work[high].Seconds() / (work[high] + work[low]).Seconds()
+		t.Logf("%s of work: %.3f", total, part)
+
+		if part > 0.67 && part < 0.73 {
+			return
+		}
+	}
+
+	t.Errorf("the job with a share of 0.7 got %.3f", part)
+}
+
+// jobOf returns the job of a process.
+func jobOf(t *testing.T, pid int) id.Job {
+	t.Helper()
+
+	environ, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for entry := range strings.SplitSeq(string(environ), "\x00") {
+		if job, ok := strings.CutPrefix(entry, "TRAINYARD_JOB_ID="); ok {
+			return id.Job(job)
+		}
+	}
+
+	t.Fatalf("process %d belongs to no job", pid)
+
+	return ""
+}
