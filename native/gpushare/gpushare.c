@@ -324,14 +324,14 @@ enum { MODE_OPEN = 0, MODE_TOKEN = 1 };
 // ---------------------------------------------------------------------------------------------------------------
 // State of this process.
 
-enum { GATE_OPEN, GATE_FIRST, GATE_WATCH, GATE_BOUND, GATE_CLOSED };
+enum { GATE_OPEN, GATE_FIRST, GATE_BOUND, GATE_CLOSED };
 enum { MAX_CONTEXTS = 8, RING = 2, RING_STEP = 64 };
 
 static const int64_t ms = 1000000;
 #define IDLE_AFTER (2 * ms)       // without a launch a holder counts as idle, before and after a drain
 #define PROBE_EVERY (5 * ms)      // how often demand is measured
 #define PROBE_WAIT (50 * 1000)    // within which a GPU without queued work answers
-#define DEMAND_EVERY (200 * ms)   // how often what was measured is reported
+#define DEMAND_EVERY (100 * ms)   // how often what was measured is reported
 #define SILENCE_LIMIT (5000 * ms) // without a word of the broker a waiting program goes on
 
 // The fields of a launch's hot path: calls that entered and left the gate, and the gate.
@@ -368,17 +368,6 @@ static struct {
 	unsigned int next;
 	atomic_uint count;
 } ring = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-// How demand is measured while all jobs launch freely: every few milliseconds a launch is followed by an event, and the
-// next launch, or the worker if there is none, looks whether that is done. Work of our own behind an empty queue, as in
-// probe, would have to wait for the neighbours' time slices and say nothing about the queue.
-enum { WATCH_NONE, WATCH_ARMED, WATCH_RECORDED, WATCH_TAKEN };
-static struct {
-	atomic_int phase;
-	_Atomic uint64_t looks, empty;
-	CUcontext context; // this and the event belong to whoever has taken the phase
-	CUevent event;
-} watch;
 
 static int64_t now_ns(void)
 {
@@ -427,8 +416,6 @@ static void want_locked(void)
 static void update_locked(void)
 {
 	int gate = GATE_OPEN;
-	if (state.fd >= 0 && state.mode == MODE_OPEN && state.measure && !state.stopping)
-		gate = GATE_WATCH;
 	if (state.fd >= 0 && state.mode == MODE_TOKEN && !state.stopping) {
 		if (!state.holding || state.revoked || state.yielding)
 			gate = GATE_CLOSED;
@@ -467,11 +454,8 @@ static void remember_context(void)
 }
 
 // forget_contexts forgets one context, or all of them: those that live on are met again at their next launch.
-static void forget_watch(CUcontext gone);
-
 static void forget_contexts(CUcontext gone)
 {
-	forget_watch(gone);
 	pthread_mutex_lock(&ring.lock);
 	if (gone == NULL || ring.context == gone) {
 		ring.context = NULL;
@@ -570,68 +554,6 @@ static int probe(void)
 	sleep_ns(PROBE_WAIT);
 
 	return CALL(cuEventQuery, (CUevent), event) == CUDA_ERROR_NOT_READY;
-}
-
-// take_watch gets hold of the event if it is in this phase.
-static bool take_watch(int phase) { return atomic_compare_exchange_strong(&watch.phase, &phase, WATCH_TAKEN); }
-
-static void look(void)
-{
-	bool empty = watch.event == NULL || CALL(cuEventQuery, (CUevent), watch.event) != CUDA_ERROR_NOT_READY;
-	atomic_fetch_add(&watch.looks, 1);
-	atomic_fetch_add(&watch.empty, empty);
-}
-
-// watch_before looks at the queue before a launch.
-static void watch_before(void)
-{
-	if (atomic_load(&watch.phase) == WATCH_RECORDED && take_watch(WATCH_RECORDED)) {
-		look();
-		atomic_store(&watch.phase, WATCH_NONE);
-	}
-}
-
-// watch_after records an event behind a launch, if it is time for one.
-static void watch_after(CUstream stream)
-{
-	if (atomic_load(&watch.phase) != WATCH_ARMED || atomic_load(&hot.captures) > 0 || !take_watch(WATCH_ARMED))
-		return;
-
-	CUcontext current = NULL;
-	CUresult r = CALL(cuCtxGetCurrent, (CUcontext *), &current);
-	if (r == CUDA_SUCCESS && watch.context != current) { // the event of another context is left to it
-		watch.event = NULL;
-		watch.context = current;
-		r = CALL(cuEventCreate, (CUevent *, unsigned int), &watch.event, EVENT_DISABLE_TIMING);
-	}
-	if (r == CUDA_SUCCESS && watch.event != NULL)
-		r = CALL(cuEventRecord, (CUevent, CUstream), watch.event, stream);
-	if (r != CUDA_SUCCESS)
-		watch.context = NULL;
-	atomic_store(&watch.phase, r == CUDA_SUCCESS ? WATCH_RECORDED : WATCH_NONE);
-}
-
-// watch_tick asks for the next event. If there was no launch since the last time, it looks itself.
-static void watch_tick(void)
-{
-	int phase = atomic_load(&watch.phase);
-	if (phase == WATCH_NONE) {
-		atomic_store(&watch.phase, WATCH_ARMED);
-	} else if (phase != WATCH_TAKEN && take_watch(phase)) {
-		look();
-		atomic_store(&watch.phase, phase);
-	}
-}
-
-static void forget_watch(CUcontext gone)
-{
-	while (!take_watch(WATCH_NONE) && !take_watch(WATCH_ARMED) && !take_watch(WATCH_RECORDED))
-		sleep_ns(10 * 1000);
-	if (gone == NULL || watch.context == gone) {
-		watch.context = NULL;
-		watch.event = NULL;
-	}
-	atomic_store(&watch.phase, WATCH_NONE);
 }
 
 // ---------------------------------------------------------------------------------------------------------------
@@ -1184,7 +1106,7 @@ static void *worker(void *unused)
 	int relaxed = CAPTURE_RELAXED;
 	CALL(cuThreadExchangeStreamCaptureMode, (int *), &relaxed);
 
-	uint64_t seen = 0, probes = 0, idle = 0;
+	uint64_t seen = 0, probes = 0, idle = 0, counted = 0;
 	int64_t since = now_ns(), next_probe = 0, next_demand = 0;
 	bool drained = false;
 	for (;;) {
@@ -1217,30 +1139,28 @@ static void *worker(void *unused)
 		if (contended)
 			yield_if_idle(&seen, &since, &drained);
 
+		// On an open GPU a probe would wait for the neighbours' time slices and say nothing about our queue: there
+		// the launches are counted.
 		int64_t now = now_ns();
-		if (measure && now >= next_probe) {
+		if (measure && holds && now >= next_probe) {
 			next_probe = now + PROBE_EVERY;
-			if (!holds) {
-				watch_tick();
-				probes += atomic_exchange(&watch.looks, 0);
-				idle += atomic_exchange(&watch.empty, 0);
-			} else {
-				int answer = probe();
-				probes += answer >= 0;
-				idle += answer == 0;
-			}
-			if (now >= next_demand && probes > 0) {
-				pthread_mutex_lock(&state.lock);
-				send_locked(DEMAND, probes, idle, 0, 0);
-				pthread_mutex_unlock(&state.lock);
-				probes = idle = 0;
-				next_demand = now + DEMAND_EVERY;
-			}
+			int answer = probe();
+			probes += answer >= 0;
+			idle += answer == 0;
+		}
+		if (measure && now >= next_demand) {
+			uint64_t entered = atomic_load(&hot.entered);
+			pthread_mutex_lock(&state.lock);
+			send_locked(DEMAND, probes, idle, entered - counted, 0);
+			pthread_mutex_unlock(&state.lock);
+			probes = idle = 0;
+			counted = entered;
+			next_demand = now + DEMAND_EVERY;
 		}
 
 		pthread_mutex_lock(&state.lock);
 		if (!state.revoked && !state.stopping)
-			timed_wait(&state.worker, contended ? ms / 2 : PROBE_EVERY);
+			timed_wait(&state.worker, contended ? ms / 2 : DEMAND_EVERY);
 		pthread_mutex_unlock(&state.lock);
 	}
 }
@@ -1297,9 +1217,6 @@ static void after_fork(void)
 	state.away = 0;
 
 	memset(contexts, 0, sizeof contexts);
-	watch.context = NULL;
-	watch.event = NULL;
-	atomic_store(&watch.phase, WATCH_NONE);
 	ring.context = NULL;
 	memset(ring.recorded, 0, sizeof ring.recorded);
 	memset(pools.pool, 0, sizeof pools.pool);
@@ -1343,16 +1260,13 @@ __attribute__((destructor)) static void unloading(void)
 // ---------------------------------------------------------------------------------------------------------------
 // The gate.
 
-// enter_slow waits until the launch may go ahead, and returns the gate through which it goes: behind GATE_WATCH and
-// GATE_BOUND there is something left to do.
+// enter_slow waits until the launch may go ahead, and returns the gate through which it goes: behind GATE_BOUND there is
+// something left to do.
 static int enter_slow(void)
 {
 	for (;;) {
 		int gate = atomic_load(&hot.gate);
 		switch (gate) {
-		case GATE_WATCH:
-			watch_before();
-			return gate;
 		case GATE_OPEN:
 		case GATE_BOUND:
 			return gate;
@@ -1443,8 +1357,6 @@ static void bound(CUstream stream, unsigned int weight)
 		CUresult r = ((CUresult(*) params)f)args; \
 		if (gate == GATE_BOUND) \
 			bound(stream, weight); \
-		else if (gate == GATE_WATCH) \
-			watch_after(stream); \
 		leave(); \
 		inside = 0; \
 		return r; \

@@ -44,6 +44,7 @@ type client struct {
 	favoured  bool    // its guarantee puts it before normal jobs
 
 	demand demand
+	pace   pace
 }
 
 // arbiter decides who has the GPU. Time is what its callers say; they carry out what take returns after every call,
@@ -64,27 +65,15 @@ type arbiter struct {
 	revoked   time.Time // zero while it may keep the GPU
 	contended bool      // what the holder knows: it keeps its queue short
 
-	tight time.Time     // since when open mode has not served; zero while it does
-	stay  time.Time     // until when token mode stays
-	retry time.Duration // how long it stays the next time
-	look  time.Time     // when an open GPU is closed to see whether jobs still leave it idle
-	trust time.Duration // how long that is put off the next time
+	opened time.Time     // when the GPU was opened
+	trust  time.Duration // how long it stays open before jobs take turns to show whether they still leave it idle
+	closed time.Time     // when they last began to do so; zero while these jobs have not
 
 	acts []act
 }
 
 func newArbiter(t Tuning) *arbiter {
-	a := &arbiter{tuning: t, clients: map[string]*client{}}
-	a.forgetTrials()
-
-	return a
-}
-
-// forgetTrials forgets what went wrong with other jobs on the GPU.
-func (a *arbiter) forgetTrials() {
-	a.retry = a.tuning.Retry
-	a.trust = 12 * a.tuning.Retry
-	a.stay = time.Time{}
+	return &arbiter{tuning: t, clients: map[string]*client{}}
 }
 
 // take returns what is to be done, and forgets it.
@@ -116,7 +105,7 @@ func (a *arbiter) join(now time.Time, id string, terms Terms) {
 
 	depth := a.tuning.Depth.Seconds()
 	a.clients[id] = &client{id: id, terms: terms, limit: depth, guarantee: depth, virtual: a.floor}
-	a.forgetTrials()
+	a.closed = time.Time{}
 	a.decide(now)
 }
 
@@ -134,7 +123,7 @@ func (a *arbiter) leave(now time.Time, id string) {
 		a.holder = nil
 	}
 
-	a.forgetTrials()
+	a.closed = time.Time{}
 	a.decide(now)
 }
 
@@ -241,11 +230,12 @@ func (a *arbiter) settle(now time.Time) {
 	a.settled = now
 
 	seconds := passed.Seconds()
+	parts := a.portions()
 	depth := a.tuning.Depth.Seconds()
 	scale := max(a.weights(), 1)
 
 	for _, c := range a.clients {
-		held, demanded := a.portion(c)
+		held, demanded := parts(c)
 		c.use.Held += time.Duration(held * float64(passed))
 		c.use.Demanded += time.Duration(demanded * float64(passed))
 		c.use.Entitled += time.Duration(demanded * c.terms.Weight / scale * float64(passed))
@@ -291,24 +281,28 @@ func (a *arbiter) refill() float64 {
 	return min(a.quantum()/3, a.tuning.Depth.Seconds()/2)
 }
 
-// portion returns which part of the GPU a job has at the moment, and which part of the time it has or wants it.
-func (a *arbiter) portion(c *client) (held, demanded float64) {
+// portions returns a function that says which part of the GPU a job has at the moment, and which part of the time it
+// has or wants it.
+func (a *arbiter) portions() func(*client) (held, demanded float64) {
 	switch a.mode {
 	case Whole, MIG:
-		return 1, 1
+		return func(*client) (float64, float64) { return 1, 1 }
 	case Open, MPS:
-		return a.got(c), c.demand.busy()
+		parts := a.got()
+		return func(c *client) (float64, float64) { return parts[c.id], c.wish() }
 	case Token:
 	}
 
-	switch {
-	case c == a.holder || c.lost:
-		return 1, 1
-	case c.wants:
-		return 0, 1
-	}
+	return func(c *client) (float64, float64) {
+		switch {
+		case c == a.holder || c.lost:
+			return 1, 1
+		case c.wants:
+			return 0, 1
+		}
 
-	return 0, 0
+		return 0, 0
+	}
 }
 
 // rank orders jobs before virtual time does.

@@ -30,6 +30,8 @@ type world struct {
 	lost   []string
 	grants int
 	modes  int
+	pace   uint64        // launches in each report
+	closed time.Duration // for which reports said so, with the token
 }
 
 type event struct {
@@ -42,7 +44,7 @@ func newWorld(t *testing.T) *world {
 
 	return &world{
 		t: t, a: newArbiter(DefaultTuning()), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		actors: map[string]*actor{},
+		actors: map[string]*actor{}, pace: 1000,
 	}
 }
 
@@ -432,17 +434,24 @@ func TestArbiterChoosesModes(t *testing.T) {
 		mode(t, w, Token)
 	})
 
-	t.Run("a job below its share closes an open GPU", func(t *testing.T) {
+	t.Run("a full queue beside neighbours does not close an open GPU, and other work does", func(t *testing.T) {
 		t.Parallel()
 
 		w := newWorld(t)
 		w.join("a", Terms{Weight: 0.5, Class: Normal}, &actor{})
 		w.join("b", Terms{Weight: 0.5, Class: Normal}, &actor{})
-		report(w, 3*time.Second, map[string]uint64{"a": 0, "b": 30})
+		report(w, time.Second, map[string]uint64{"a": 0, "b": 30})
 		mode(t, w, Open)
-		report(w, 3*time.Second, map[string]uint64{"a": 0, "b": 20})
+
+		// What b has in its queue may wait for the time slices of a.
+		report(w, 8*time.Second, map[string]uint64{"a": 0, "b": 0})
 		mode(t, w, Open)
-		report(w, 4*time.Second, map[string]uint64{"a": 0, "b": 1})
+
+		// It takes twice as long for each launch, and leaves nothing idle when it has the GPU.
+		w.pace = 500
+		report(w, 4*time.Second, map[string]uint64{"a": 0, "b": 0})
+		mode(t, w, Token)
+		report(w, 5*time.Minute, map[string]uint64{"a": 0, "b": 0})
 		mode(t, w, Token)
 	})
 
@@ -456,39 +465,61 @@ func TestArbiterChoosesModes(t *testing.T) {
 		report(w, 10*time.Minute, map[string]uint64{"a": 30, "b": 30})
 		mode(t, w, Open)
 
-		// Closed and opened at the beginning, and after about 60, 180 and 420 seconds.
-		if w.modes != 8 {
-			t.Errorf("the mode changed %d times, want 8", w.modes)
+		// Closed and opened at the beginning, and after about 10, 30, 70, 130, 190, …, 550 seconds.
+		if w.modes < 22 || w.modes > 24 {
+			t.Errorf("the mode changed %d times, want about 24", w.modes)
+		}
+
+		if took := w.closed; took > 12*time.Second {
+			t.Errorf("it was closed for %s of 10 minutes", took)
 		}
 	})
 
-	t.Run("a job that leaves the GPU idle opens it, and if that goes wrong, not again soon", func(t *testing.T) {
+	t.Run("a GPU is opened only if all get their shares then", func(t *testing.T) {
 		t.Parallel()
 
 		w := newWorld(t)
 		w.join("a", Terms{Weight: 0.8, Class: Normal}, &actor{})
 		w.join("b", Terms{Weight: 0.2, Class: Normal}, &actor{})
 		mode(t, w, Token)
-		report(w, 3*time.Second, map[string]uint64{"a": 0, "b": 15})
+		report(w, 5*time.Second, map[string]uint64{"a": 0, "b": 25}) // b uses three eighths, which leaves a less than 0.8
 		mode(t, w, Token)
-		report(w, 3*time.Second, map[string]uint64{"a": 0, "b": 30})
+		report(w, 5*time.Second, map[string]uint64{"a": 0, "b": 36})
 		mode(t, w, Open)
-		report(w, 4*time.Second, map[string]uint64{"a": 0, "b": 10})
-		mode(t, w, Token)
-		report(w, 2*time.Second, map[string]uint64{"a": 0, "b": 30})
-		mode(t, w, Token)
-		report(w, 4*time.Second, map[string]uint64{"a": 0, "b": 30})
+	})
+
+	t.Run("who has nothing to do on an open GPU is not owed anything", func(t *testing.T) {
+		t.Parallel()
+
+		w := newWorld(t)
+		w.join("a", Terms{Weight: 0.5, Class: Normal}, &actor{})
+		w.join("b", Terms{Weight: 0.5, Class: Normal}, &actor{})
+		report(w, time.Second, map[string]uint64{"a": 0, "b": 30})
 		mode(t, w, Open)
+		w.pace = 0
+		report(w, 2*time.Second, map[string]uint64{"b": 0})
+
+		before := w.a.clients["b"].use
+		w.run(300 * time.Millisecond)
+		w.a.settle(w.now)
+
+		if after := w.a.clients["b"].use; after.Demanded != before.Demanded || after.Held != before.Held {
+			t.Errorf("it is said to have wanted the GPU for %s", after.Demanded-before.Demanded)
+		}
 	})
 }
 
-// report lets jobs say for some time how often of 40 looks their queue was empty.
+// report lets jobs say for some time how often of 40 looks their queue was empty, and that they launch at their pace.
 func report(w *world, d time.Duration, empty map[string]uint64) {
 	for end := w.now.Add(d); w.now.Before(end); {
 		w.run(200 * time.Millisecond)
 
+		if w.a.mode == Token {
+			w.closed += 200 * time.Millisecond
+		}
+
 		for id, n := range empty {
-			w.a.measure(w.now, id, 40, n)
+			w.a.measure(w.now, id, 40, n, w.pace)
 			w.perform()
 		}
 	}

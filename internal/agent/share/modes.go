@@ -1,24 +1,30 @@
 package share
 
-import "time"
-
-// Where a queue counts as always full, as mostly empty, and how much less than its share a job may get in open mode.
-const (
-	saturation = 0.9
-	idleness   = 0.5
-	tolerance  = 0.95
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
 )
 
-// demand is how busy a job's queue on the GPU was of late: looks at it, and how many found it empty.
+const (
+	// idleness is from which part of its turns that a job leaves the GPU idle others should have it meanwhile.
+	idleness = 0.5
+	// slicing is what the driver's time-slicing leaves of the throughput of jobs that always have work.
+	slicing = 0.93
+	// steady is how much the launches of a job on an open GPU may change, as a factor, before it counts as another kind
+	// of work.
+	steady = 1.4
+	// enoughLooks is how many looks at a queue a decision needs.
+	enoughLooks = 25
+	// demandFade is what one report leaves of the older ones: about a second counts.
+	demandFade = 0.9
+)
+
+// demand is how busy a job's queue on the GPU was of late: looks at it during its turns, and how many found it empty.
 type demand struct {
 	looks, empty float64
 }
-
-// demandFade is what one report leaves of the older ones: about a second counts.
-const demandFade = 0.8
-
-// enoughLooks is how many looks a decision needs.
-const enoughLooks = 50
 
 func (d *demand) add(looks, empty uint64) {
 	d.looks = d.looks*demandFade + float64(looks)
@@ -34,28 +40,79 @@ func (d *demand) busy() float64 {
 	return 1 - d.empty/d.looks
 }
 
-// measure enters what a job reports of its queue.
-func (a *arbiter) measure(now time.Time, id string, looks, empty uint64) {
+// pace is how often a job launches on an open GPU, where its queue says nothing: what waits there may wait for the
+// neighbours' time slices. Launches are counted in windows, of which the first is what the others are compared with.
+type pace struct {
+	until    time.Time // the end of this window
+	launches uint64    // in this window
+	usual    uint64    // in the first one
+	counted  int       // windows that are over
+	changed  int       // of them, the last that were different
+	idle     bool      // nothing was launched in the last one
+}
+
+// add enters launches; windows begin a little after the GPU was opened.
+func (p *pace) add(now time.Time, window time.Duration, launches uint64) {
+	p.launches += launches
+	if now.Before(p.until) {
+		return
+	}
+
+	switch {
+	case p.counted == 0: // some of these were launched before
+	case p.counted == 1:
+		p.usual = p.launches
+	case float64(p.launches) > steady*float64(p.usual) || steady*float64(p.launches) < float64(p.usual):
+		p.changed++
+	default:
+		p.changed = 0
+	}
+
+	p.idle = p.launches == 0
+	p.counted++
+	p.launches = 0
+	p.until = now.Add(window)
+}
+
+// wish returns which part of the time a job would use the GPU if it were alone.
+func (c *client) wish() float64 {
+	if c.pace.idle {
+		return 0
+	}
+
+	return c.demand.busy()
+}
+
+// measure enters what a job reports: looks at its queue during its turns, and launches.
+func (a *arbiter) measure(now time.Time, id string, looks, empty, launches uint64) {
 	a.settle(now)
 
-	if c := a.clients[id]; c != nil {
+	c := a.clients[id]
+	switch {
+	case c == nil:
+	case a.mode == Open:
+		c.pace.add(now, a.tuning.Dwell/2, launches)
+	default:
 		c.demand.add(looks, empty)
 	}
 
 	a.decide(now)
 }
 
-// got estimates which part of the GPU the driver's time-slicing gives a job: those that are busy at the same time get
-// equal parts.
-func (a *arbiter) got(c *client) float64 {
-	others := 0.0
-	for _, o := range a.clients {
-		if o != c {
-			others += o.demand.busy()
-		}
+// got estimates which part of an open GPU each job has: time-slicing gives equal parts to those that want more than
+// that, and the others all they want.
+func (a *arbiter) got() map[string]float64 {
+	jobs := slices.SortedFunc(maps.Values(a.clients), func(x, y *client) int {
+		return cmp.Or(cmp.Compare(x.wish(), y.wish()), cmp.Compare(x.id, y.id))
+	})
+
+	parts, left := map[string]float64{}, 1.0
+	for i, c := range jobs {
+		parts[c.id] = min(c.wish(), left/float64(len(jobs)-i))
+		left -= parts[c.id]
 	}
 
-	return c.demand.busy() / (1 + others)
+	return parts
 }
 
 // fix sets a mode that needs no decisions, or Whole to decide again.
@@ -82,7 +139,6 @@ func (a *arbiter) chooseMode(now time.Time) {
 
 	a.holder = nil
 	a.revoked = time.Time{}
-	a.tight = time.Time{}
 	a.floor = 0
 
 	for _, c := range a.clients {
@@ -92,7 +148,12 @@ func (a *arbiter) chooseMode(now time.Time) {
 
 		c.wants = false
 		c.virtual = 0
-		c.demand = demand{}
+		c.pace = pace{}
+
+		// How busy jobs are is seen while they take turns, and is what holds while the GPU is open.
+		if mode != Open {
+			c.demand = demand{}
+		}
 	}
 
 	a.do(actMode, "", a.measuring)
@@ -103,7 +164,8 @@ func (a *arbiter) measures() bool {
 	return a.mode == Open || a.mode == Token && !a.needsToken()
 }
 
-// wanted returns the mode that terms and demand ask for.
+// wanted returns the mode that terms and demand ask for. The token comes first, also for equal weights: two that always
+// have work lose less by turns than by time-slicing, and only who has the GPU alone can be seen to leave it idle.
 func (a *arbiter) wanted(now time.Time) Mode {
 	switch {
 	case a.fixed != Whole:
@@ -112,16 +174,13 @@ func (a *arbiter) wanted(now time.Time) Mode {
 		return Token
 	case len(a.clients) <= 1:
 		return Whole
-	}
-
-	// The token comes first, also for equal weights: only who has the GPU alone can be seen to leave it idle.
-	switch {
+	case a.mode == Open && !a.looksAgain(now):
+		return Open
 	case a.mode == Open:
-		return a.fromOpen(now)
-	case a.mode == Token && !now.Before(a.stay) && a.wasteful():
-		a.look = now.Add(a.trust)
-		a.trust = min(2*a.trust, 60*a.tuning.Retry)
-
+		a.closed = now
+		return Token
+	case a.mode == Token && a.wasteful() && a.fits():
+		a.open(now)
 		return Open
 	}
 
@@ -145,7 +204,7 @@ func (a *arbiter) needsToken() bool {
 // wasteful reports whether some job leaves the GPU idle for most of the time it has it: others could use it then.
 func (a *arbiter) wasteful() bool {
 	for _, c := range a.clients {
-		if c.demand.looks >= enoughLooks/2 && c.demand.busy() < 1-idleness {
+		if c.demand.looks >= enoughLooks && c.demand.busy() < 1-idleness {
 			return true
 		}
 	}
@@ -153,41 +212,39 @@ func (a *arbiter) wasteful() bool {
 	return false
 }
 
-// fromOpen returns Token if for a while a job has got less than its share, or several always have work: then turns
-// cost less than the driver's time-slicing, and keep the shares. It also does from time to time to look again.
-func (a *arbiter) fromOpen(now time.Time) Mode {
-	saturated, deprived := 0, false
-	sum := a.weights()
-
+// fits reports whether every job would get its share, or all it wants, if the GPU were open.
+func (a *arbiter) fits() bool {
+	parts, sum := a.got(), a.weights()
 	for _, c := range a.clients {
-		if c.demand.looks < enoughLooks || c.demand.busy() < saturation {
-			continue
+		if parts[c.id] < c.wish() && slicing*parts[c.id] < c.terms.Weight/sum {
+			return false
 		}
-
-		saturated++
-		deprived = deprived || a.got(c) < tolerance*c.terms.Weight/sum
 	}
 
-	if saturated < 2 && !deprived {
-		a.tight = time.Time{}
+	return true
+}
 
-		if now.Before(a.look) {
-			return Open
-		}
-
-		return Token
+// open notes when an open GPU is looked at again: later every time that a look has changed nothing.
+func (a *arbiter) open(now time.Time) {
+	if !a.closed.IsZero() && now.Sub(a.closed) < a.tuning.Dwell {
+		a.trust = min(2*a.trust, a.tuning.Trust)
+	} else {
+		a.trust = a.tuning.Retry
 	}
 
-	if a.tight.IsZero() {
-		a.tight = now
+	a.opened = now
+}
+
+// looksAgain reports whether it is time to let jobs take turns and see how busy they are: every now and then, and
+// sooner if a job has begun to launch more or less often.
+func (a *arbiter) looksAgain(now time.Time) bool {
+	passed := now.Sub(a.opened)
+	if passed >= a.trust {
+		return true
 	}
 
-	if now.Sub(a.tight) < a.tuning.Dwell {
-		return Open
-	}
+	// Each window is half of the time that a change has to last.
+	changed := slices.ContainsFunc(slices.Collect(maps.Values(a.clients)), func(c *client) bool { return c.pace.changed >= 2 })
 
-	a.stay = now.Add(a.retry)
-	a.retry = min(2*a.retry, 60*a.tuning.Retry)
-
-	return Token
+	return changed && passed >= a.trust/4
 }

@@ -224,7 +224,7 @@ func (b *Broker) handle(p *process, r record) {
 			b.opts.Denied(Denial{Denial: failed, Job: t.job.ID, PID: p.pid, Free: r.value[3]})
 		}
 	case kindDemand:
-		b.core.measure(now, t.job.ID, r.value[0], r.value[1])
+		b.core.measure(now, t.job.ID, r.value[0], r.value[1], r.value[2])
 	case kindGrant, kindRevoke, kindContend, kindMode, kindQuiesce, kindAlive: // ours
 	}
 }

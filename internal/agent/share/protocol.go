@@ -22,7 +22,7 @@ const (
 	kindRelease                 // it has drained the GPU and gives it back, as it was asked to
 	kindIdle                    // the same of its own accord, because it has nothing to launch
 	kindDenied                  // an allocation failed: bytes, used by the job, cap of the job, free on the GPU
-	kindDemand                  // looks at its queue since the last report, and how many found that empty
+	kindDemand                  // looks at its queue since the last report, how many found that empty, launches
 )
 
 // What the broker says to the library.

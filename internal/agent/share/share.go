@@ -116,8 +116,9 @@ type Tuning struct {
 	Short              time.Duration // the least turn against a job that is more than a turn behind
 	Patience           time.Duration // how long after a revocation a job counts as unresponsive
 	Depth              time.Duration // how much unused limit or guarantee is saved up
-	Dwell              time.Duration // how long something must be wrong in open mode
-	Retry              time.Duration // how long token mode stays after open mode went wrong; doubles every time
+	Dwell              time.Duration // how long a change must last in open mode
+	Retry              time.Duration // how long open mode is trusted at first
+	Trust              time.Duration // how long it is trusted at most
 }
 
 // DefaultTuning returns the times for training jobs.
@@ -129,6 +130,7 @@ func DefaultTuning() Tuning {
 		Patience:           5 * time.Second,
 		Depth:              500 * time.Millisecond,
 		Dwell:              2 * time.Second,
-		Retry:              5 * time.Second,
+		Retry:              10 * time.Second,
+		Trust:              time.Minute,
 	}
 }
