@@ -68,8 +68,13 @@ func (b *bench) run(ctx context.Context, wanted *regexp.Regexp, path string) err
 			continue
 		}
 
-		outcomes[s.name] = o
 		b.print(&s, &o)
+
+		if before, again := outcomes[s.name]; again {
+			o.add(&before)
+		}
+
+		outcomes[s.name] = o
 	}
 
 	figures := figuresOf(outcomes)
@@ -243,6 +248,13 @@ func faults(outcomes map[string]outcome, figures map[string]float64) {
 	if o, ok := outcomes["broker_killed"]; ok && len(o.rates["a"]) > 2 && len(o.rates["b"]) > 2 {
 		a, b := mean(o.rates["a"][2:]), mean(o.rates["b"][2:])
 		figures["after_broker_kill_error_points"] = 100 * math.Abs(a/(a+b)-0.7)
+	}
+}
+
+// add adds the windows of another time that the scene was played.
+func (o *outcome) add(other *outcome) {
+	for name, rates := range other.rates {
+		o.rates[name] = append(rates, o.rates[name]...)
 	}
 }
 
