@@ -90,6 +90,7 @@ type Policy struct {
 		others  []option // that it would have otherwise
 		members []member // of the current gang
 		heads   []head   // of the lanes of a priority
+		shut    []*lane  // of them
 		hosts   []host   // of this round
 		victims []victim // on these hosts
 	}
@@ -176,6 +177,7 @@ func (p *Policy) tidyUp() {
 	clear(p.scratch.others[:cap(p.scratch.others)])
 	clear(p.scratch.members[:cap(p.scratch.members)])
 	clear(p.scratch.heads[:cap(p.scratch.heads)])
+	clear(p.scratch.shut[:cap(p.scratch.shut)])
 	clear(p.scratch.hosts)
 	clear(p.scratch.victims)
 }

@@ -12,6 +12,7 @@ type walk struct {
 	engine *engine
 	level  int        // index of the one after the current one
 	heap   []head     // of the lanes with a job to be considered, the first of all on top
+	shut   []*lane    // of this level, that were found closed
 	last   *queuedJob // that was returned
 	freed  int        // engine.freed when the lanes were opened
 	closed int        // lanes that were found closed in a row
@@ -27,7 +28,7 @@ type head struct {
 func (e *engine) walk() *walk {
 	e.backlog.settle()
 
-	return &walk{engine: e, freed: e.freed, heap: e.policy.scratch.heads}
+	return &walk{engine: e, freed: e.freed, heap: e.policy.scratch.heads, shut: e.policy.scratch.shut}
 }
 
 // next returns the next job to be considered, nil if there is none.
@@ -36,7 +37,7 @@ func (w *walk) next() *queuedJob {
 
 	for {
 		if w.freed != e.freed && w.level > 0 { // lanes that were closed may be open now
-			w.open(w.last)
+			w.reopen()
 		}
 
 		if len(w.heap) == 0 {
@@ -45,7 +46,7 @@ func (w *walk) next() *queuedJob {
 			}
 
 			w.level++
-			w.open(nil)
+			w.open()
 
 			continue
 		}
@@ -53,6 +54,7 @@ func (w *walk) next() *queuedJob {
 		x := w.heap[0].lane
 		if e.closed(x, w.shortestLeft(x)) {
 			w.pop()
+			w.shut = append(w.shut, x)
 			w.closed++
 			w.sweep()
 
@@ -87,33 +89,49 @@ func (w *walk) shortestLeft(x *lane) time.Duration {
 	return x.jobs[x.next].lasts
 }
 
-// open opens the lanes of the current level that are not closed, from the first job after another on; nil for all.
-func (w *walk) open(after *queuedJob) {
+// open opens the lanes of the current level that are not closed.
+func (w *walk) open() {
 	e := w.engine
 	w.freed, w.closed = e.freed, 0
-	w.heap = w.heap[:0]
+	w.heap, w.shut = w.heap[:0], w.shut[:0]
 
 	entries := e.backlog.levels[w.level-1].lanes
 	for i := range entries {
-		if e.closed(entries[i].lane, entries[i].lasts()) {
-			continue
-		}
-
 		x := entries[i].lane
 		x.next = 0
 
-		if after != nil {
-			x.next = w.following(x, after)
+		if e.closed(x, entries[i].lasts()) {
+			w.shut = append(w.shut, x)
+			continue
 		}
 
-		if x.next < len(x.jobs) {
-			e.weigh(x.jobs[x.next])
-			w.heap = append(w.heap, head{x.jobs[x.next], x})
-		}
+		e.weigh(x.jobs[0])
+		w.heap = append(w.heap, head{x.jobs[0], x})
 	}
 
-	e.policy.scratch.heads = w.heap[:0]
 	w.order()
+	e.policy.scratch.heads, e.policy.scratch.shut = w.heap[:0], w.shut[:0]
+}
+
+// reopen opens the lanes that were closed and are not any more, from the first job after the last one on: something
+// was freed.
+func (w *walk) reopen() {
+	e := w.engine
+	w.freed, w.closed = e.freed, 0
+
+	w.shut = slices.DeleteFunc(w.shut, func(x *lane) bool {
+		if e.closed(x, w.shortestLeft(x)) {
+			return false
+		}
+
+		x.next = w.following(x, w.last)
+		if x.next < len(x.jobs) {
+			e.weigh(x.jobs[x.next])
+			w.push(head{x.jobs[x.next], x})
+		}
+
+		return true
+	})
 }
 
 // following returns the index of the first job of a lane that is considered after another job.
@@ -134,7 +152,14 @@ func (w *walk) sweep() {
 	}
 
 	w.closed = 0
-	w.heap = slices.DeleteFunc(w.heap, func(h head) bool { return w.engine.closed(h.lane, w.shortestLeft(h.lane)) })
+	w.heap = slices.DeleteFunc(w.heap, func(h head) bool {
+		closed := w.engine.closed(h.lane, w.shortestLeft(h.lane))
+		if closed {
+			w.shut = append(w.shut, h.lane)
+		}
+
+		return closed
+	})
 	w.order()
 }
 
@@ -142,6 +167,17 @@ func (w *walk) sweep() {
 func (w *walk) order() {
 	for i := len(w.heap)/2 - 1; i >= 0; i-- {
 		w.down(i)
+	}
+}
+
+// push adds a lane.
+func (w *walk) push(h head) {
+	i := len(w.heap)
+	w.heap = append(w.heap, h)
+
+	for i > 0 && compareJobs(w.heap[i].job, w.heap[(i-1)/2].job) < 0 {
+		w.heap[i], w.heap[(i-1)/2] = w.heap[(i-1)/2], w.heap[i]
+		i = (i - 1) / 2
 	}
 }
 
