@@ -36,10 +36,11 @@ type backlog struct {
 	leased    []*queuedJob // for which nodes are provisioned
 	users     queue.Portions[id.User]
 	projects  queue.Portions[id.Project]
-	running   []*place.Running     // as the view had them
-	stoppable []stoppableJob       // those of them that could be preempted, by order of submission
-	demands   map[share.Demand]int // what the queued and the running jobs ask for
-	workload  *share.Workload      // made of that; nil if it has changed
+	running   []*place.Running                // as the view had them
+	stoppable []stoppableJob                  // those of them that could be preempted, by order of submission
+	demands   map[share.Demand]int            // what the queued and the running jobs ask for
+	asked     map[*place.Running]*queue.Shape // what each running one asked for when it was counted
+	workload  *share.Workload                 // made of that; nil if it has changed
 }
 
 // stoppableJob is a running job that could be preempted.
@@ -60,7 +61,7 @@ func (l *backlog) update(e *engine) {
 		*l = backlog{
 			queue: v.Queue, jobs: map[id.Job]*queuedJob{}, volatile: map[*queuedJob]bool{},
 			shapes: map[*queue.Shape]*shape{}, kins: map[queue.Kin]*kin{}, lanes: newLanes(),
-			demands: map[share.Demand]int{},
+			demands: map[share.Demand]int{}, asked: map[*place.Running]*queue.Shape{},
 		}
 	}
 
@@ -156,7 +157,7 @@ func (l *backlog) enter(stay uint64, it *queue.Item) *queuedJob {
 
 func (l *backlog) leave(j *queuedJob) {
 	l.users.Leave(j.item.User)
-	l.demand(&j.item.Shape.Need, -1)
+	l.demand(&j.shape.of.Need, -1)
 
 	if j.item.Project != "" {
 		l.projects.Leave(j.item.Project)
@@ -302,6 +303,7 @@ func (l *backlog) updateRunning(list []*place.Running) {
 
 func (l *backlog) addRunning(r *place.Running) {
 	l.users.Join(r.User)
+	l.asked[r] = r.Shape
 	l.demand(&r.Shape.Need, 1)
 
 	if r.Project != "" {
@@ -316,7 +318,8 @@ func (l *backlog) addRunning(r *place.Running) {
 
 func (l *backlog) removeRunning(r *place.Running) {
 	l.users.Leave(r.User)
-	l.demand(&r.Shape.Need, -1)
+	l.demand(&l.asked[r].Need, -1)
+	delete(l.asked, r)
 
 	if r.Project != "" {
 		l.projects.Leave(r.Project)
