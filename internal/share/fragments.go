@@ -62,6 +62,19 @@ type Host struct {
 	Memory job.Bytes
 }
 
+// Take takes whole GPUs, CPUs and memory.
+func (h *Host) Take(gpus int, cpus job.CPUs, memory job.Bytes) {
+	for i := 0; i < len(h.Left) && gpus > 0; i++ {
+		if h.Left[i] >= 1 {
+			h.Left[i] = 0
+			gpus--
+		}
+	}
+
+	h.CPUs -= cpus
+	h.Memory -= memory
+}
+
 // Fragments returns how many GPUs of what a node has left the average job of the workload could not use: those of which
 // less is left than it asks for, and all if the node cannot run it. It is the measure of Weng et al. (FGD, ATC
 // 2023) for the jobs with GPUs.

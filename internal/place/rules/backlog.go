@@ -41,6 +41,7 @@ type backlog struct {
 	demands   map[share.Demand]int            // what the queued and the running jobs ask for
 	asked     map[*place.Running]*queue.Shape // what each running one asked for when it was counted
 	workload  *share.Workload                 // made of that; nil if it has changed
+	parts     int                             // how many of them share a GPU
 }
 
 // stoppableJob is a running job that could be preempted.

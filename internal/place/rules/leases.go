@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
-	"trainyard/internal/place/timeline"
 )
 
 // dedicateLeased keeps provisioned nodes for the jobs that they were provisioned for, as
@@ -87,22 +86,28 @@ func (e *engine) undedicate(j *queuedJob) {
 	}
 }
 
-// fitNow returns rooms of a pool on which a job can start now, nil if there are none: those
-// that were provisioned for it first, then where it ran before, because its checkpoints
-// are there.
-func (e *engine) fitNow(j *queuedJob, s *shape, pool *timeline.Pool, lasts time.Duration) []int32 {
-	q := e.request(j, s, pool, lasts)
+// fitNow completes an option with rooms of its pool on which a job can start now, if there are any: those that were
+// provisioned for it first, then where it ran before, because its checkpoints are there.
+func (e *engine) fitNow(j *queuedJob, s *shape, o *option) {
+	q := e.request(j, s, o.pool, o.runs)
 	if s.Match.Need.Nodes == 1 {
 		for _, l := range j.leases {
-			if at, ok := e.timeline.FitsOn(q, pool, l.Node); ok {
-				return []int32{at}
+			if at, ok := e.timeline.FitsOn(q, o.pool, l.Node); ok {
+				o.rooms = []int32{at}
+				return
 			}
 		}
 
-		if at, ok := e.timeline.FitsOn(q, pool, j.item.Prefer); ok {
-			return []int32{at}
+		if at, ok := e.timeline.FitsOn(q, o.pool, j.item.Prefer); ok {
+			o.rooms = []int32{at}
+			return
+		}
+
+		if e.backlog.parts > 0 && !e.cfg.BestFit {
+			e.fitBesideParts(q, o)
+			return
 		}
 	}
 
-	return e.timeline.FitNow(q, pool)
+	o.rooms = e.timeline.FitNow(q, o.pool)
 }

@@ -134,7 +134,7 @@ func (e *engine) complete(j *queuedJob, s *shape, o *option, limit time.Duration
 	if !full && need.Share > 0 {
 		e.fitPart(j, s, o)
 	} else if !full {
-		o.rooms = e.fitNow(j, s, o.pool, o.runs)
+		e.fitNow(j, s, o)
 	}
 
 	if o.rooms != nil {

@@ -16,6 +16,10 @@ func (l *backlog) demand(n *fleet.Need, more int) {
 	d := demandOf(n)
 	l.workload = nil
 
+	if n.Share > 0 {
+		l.parts += more
+	}
+
 	l.demands[d] += more * n.Nodes
 	if l.demands[d] == 0 {
 		delete(l.demands, d)
@@ -85,11 +89,39 @@ func (e *engine) fitPart(j *queuedJob, s *shape, o *option) {
 		return
 	}
 
-	o.fragments = min(max(best.Fragments, -1), 1)
+	o.fragments = best.Fragments
 	if e.view.Beside != nil {
 		o.runs = time.Duration(float64(alone) / e.view.Beside.Speed(e.view.Now, cut.Kind, o.besides))
 	}
 }
+
+// fitBesideParts completes an option with the room of its pool where a job that has whole GPUs, or none, leaves the
+// least useless to others: where many want parts of GPUs, what is left of a GPU without CPUs and memory is of no use.
+func (e *engine) fitBesideParts(q *timeline.Request, o *option) {
+	need, workload := &q.Shape.Match.Need, e.backlog.typical()
+	best, least, soonest := int32(-1), 0.0, time.Duration(0)
+
+	e.timeline.RoomsNow(q, o.pool, func(at int32, delay time.Duration) {
+		r := e.timeline.Room(at)
+		e.look(&r)
+
+		grows := -workload.Fragments(&e.host)
+		e.host.Take(need.GPUs, need.CPUs, need.Memory)
+		grows += workload.Fragments(&e.host)
+
+		better := grows < least-sameFragments || grows < least+sameFragments && delay < soonest
+		if best < 0 || better {
+			best, least, soonest = at, grows, delay
+		}
+	})
+
+	if best >= 0 {
+		o.rooms, o.fragments = []int32{best}, least
+	}
+}
+
+// sameFragments is up to which difference fragments are the same.
+const sameFragments = 1e-9
 
 // look makes a room the host of the search.
 func (e *engine) look(r *fleet.Room) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/id"
 	"trainyard/internal/place"
 	"trainyard/internal/place/rules"
 	"trainyard/internal/queue"
@@ -86,6 +87,37 @@ func TestACutKeepsWhatIsLeftUseful(t *testing.T) {
 			it := y.submit(want{gpus: 1, share: 0.2})
 			if seat := seatOf(y.plan(t), it); seat.GPUs != tc.gpu {
 				t.Errorf("it gets a part of GPU %b, want %b", seat.GPUs, tc.gpu)
+			}
+		})
+	}
+}
+
+func TestJobsWithoutPartsKeepWhatIsLeftUseful(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		bestFit bool
+		share   float64 // that most jobs here want
+		node    id.Node
+	}{
+		// They want 8 CPUs beside it. The free GPU of a would be useless without its CPUs; of b's enough are left.
+		"least fragments":          {false, 0.5, "b"},
+		"best fit":                 {true, 0.5, "a"},
+		"where nobody shares GPUs": {false, 0, "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := newYard(func(c *rules.Config) { c.BestFit = tc.bestFit })
+			y.node("a", fleet.Local, 2, a100())
+			y.node("b", fleet.Local, 2, a100())
+			y.hold(y.taken(want{gpus: 1, cpus: 2000}), []place.Allocation{{Node: "a", GPUs: 1}}, start)
+
+			for range 8 {
+				y.submit(want{gpus: 1, share: tc.share, cpus: 8000, kind: "H100"})
+			}
+
+			it := y.submit(want{cpus: 8000})
+			if seat := seatOf(y.plan(t), it); seat.Node != tc.node {
+				t.Errorf("it is placed on %q, want %q", seat.Node, tc.node)
 			}
 		})
 	}

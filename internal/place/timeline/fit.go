@@ -63,8 +63,7 @@ func (t *Timeline) FitNow(q *Request, p *Pool) []int32 {
 				continue
 			}
 
-			busy := t.busy(at)
-			if delay := max(q.Lasts-busy, 0).Truncate(time.Minute); delay < least {
+			if delay := t.delay(q, at); delay < least {
 				best, least = at, delay
 			}
 
@@ -72,7 +71,7 @@ func (t *Timeline) FitNow(q *Request, p *Pool) []int32 {
 			if least == 0 || compared == maxCompared {
 				return t.single(best)
 			}
-			if busy == 0 {
+			if t.busy(at) == 0 {
 				break // the room is empty; the others with as many free GPUs mostly are too
 			}
 		}
@@ -220,6 +219,11 @@ func (t *Timeline) fits(q *Request, at int32) bool {
 	}
 
 	return !t.Reserved(at) || t.profileOf(t.plan(at)).fits(0, q.Shape.Takes, q.Lasts)
+}
+
+// delay returns by how much a job that starts now would delay the last end of a room, in whole minutes.
+func (t *Timeline) delay(q *Request, at int32) time.Duration {
+	return max(q.Lasts-t.busy(at), 0).Truncate(time.Minute)
 }
 
 // busy returns the time from now until the last running or planned job of a room ends.

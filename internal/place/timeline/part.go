@@ -2,17 +2,15 @@ package timeline
 
 import (
 	"math/bits"
+	"time"
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/share"
 )
 
-// maxFresh is how many rooms with free GPUs PartsNow offers. Those that are alike are worth the same.
-const maxFresh = 32
-
 // PartsNow yields the GPUs of a pool of which a job can get a part at once and keep it for as long as it lasts, without
-// delaying a job for which the room is reserved: those that are shared already, and one free GPU of each of the
-// rooms with the fewest free. The room is in its state under the plan so far.
+// delaying a job for which the room is reserved: those that are shared already, and one free GPU of each of
+// some rooms. The room is in its state under the plan so far.
 func (t *Timeline) PartsNow(q *Request, p *Pool, c *share.Cut, yield func(at int32, r *fleet.Room, gpus uint64)) {
 	for _, list := range [2][]int32{p.shared, p.cut} {
 		for _, at := range list {
@@ -20,17 +18,43 @@ func (t *Timeline) PartsNow(q *Request, p *Pool, c *share.Cut, yield func(at int
 		}
 	}
 
-	fresh := 0
-	for gpus := 1; gpus < len(p.free) && fresh < maxFresh; gpus++ {
-		for i := 0; i < len(p.free[gpus]) && fresh < maxFresh; i++ {
-			if t.dropStale(p, gpus, i) {
-				i--
-				continue
-			}
+	t.sample(p, 1, func(at int32) bool { return len(t.open[at].Parts) == 0 && t.partsOf(q, at, c, yield) })
+}
 
-			at := p.free[gpus][i]
-			if len(t.open[at].Parts) == 0 && t.partsOf(q, at, c, yield) {
-				fresh++
+// RoomsNow yields some rooms of a pool in which a job of one node can start at once and stay for as long as it lasts,
+// those with the fewest free GPUs first, with the time by which it would delay their last end.
+func (t *Timeline) RoomsNow(q *Request, p *Pool, yield func(at int32, delay time.Duration)) {
+	t.sample(p, q.Shape.Match.Need.GPUs, func(at int32) bool {
+		if !t.fits(q, at) {
+			return false
+		}
+
+		yield(at, t.delay(q, at))
+
+		return true
+	})
+}
+
+// maxSampled is about how many rooms of a pool are compared. The first so many would be the same for every job, and
+// each would be filled with whatever comes; those spread over all of them are nearly as good as all.
+const maxSampled = 64
+
+// sample visits rooms of a pool with so many free GPUs or more, those with the fewest first. After each that visit finds
+// fit, it leaves some out if there are many.
+func (t *Timeline) sample(p *Pool, gpus int, visit func(at int32) bool) {
+	rooms := 0
+	for _, list := range p.free[min(gpus, len(p.free)):] {
+		rooms += len(list)
+	}
+
+	for step := max(1, rooms/maxSampled); gpus < len(p.free); gpus++ {
+		for i := 0; i < len(p.free[gpus]); {
+			switch {
+			case t.dropStale(p, gpus, i):
+			case visit(p.free[gpus][i]):
+				i += step
+			default:
+				i++
 			}
 		}
 	}
