@@ -171,7 +171,7 @@ func (g *gpu) runAs(name, job string, args ...string) *program {
 	g.t.Helper()
 
 	cmd := exec.CommandContext(g.t.Context(), filepath.Join(g.built, name), args...)
-	cmd.Env = os.Environ()
+	cmd.Env = append(os.Environ(), "TSAN_OPTIONS=halt_on_error=1")
 	for name, value := range g.Env() {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
@@ -383,6 +383,13 @@ func (g *gpu) stop(p *program) {
 
 		return false
 	})
+}
+
+// ended reports whether a program has ended that nobody has waited for.
+func (p *program) ended() bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+
+	return err != nil || strings.Contains(string(stat), ") Z ")
 }
 
 // stopped reports whether all threads of a program are stopped.

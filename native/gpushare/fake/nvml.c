@@ -32,10 +32,12 @@ int nvmlDeviceGetMemoryInfo(void *device, memory_info *memory);
 int nvmlDeviceGetMemoryInfo_v2(void *device, memory_info_v2 *memory);
 int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned int *count, process_info *rows);
 
+static void open_gpu(void) { gpu = fake_open(); }
+
 int nvmlInit_v2(void)
 {
-	if (gpu == NULL)
-		gpu = fake_open();
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, open_gpu);
 
 	return gpu ? 0 : UNINITIALIZED;
 }
