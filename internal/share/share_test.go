@@ -275,8 +275,8 @@ func TestFragmentsAreAPartOfWhatIsLeft(t *testing.T) {
 		if fmt.Sprint(h) != text {
 			rt.Fatalf("the host was %s and is %v", text, h)
 		}
-		if cost.Fragments > left+1e-9 || cost.Fragments < -left-1e-9 {
-			rt.Fatalf("a cut of %g changes the fragments by %g", d.GPUs, cost.Fragments)
+		if empty := float64(h.Free()); cost.Waste > left+empty+1e-9 || cost.Waste < -left-1e-9 {
+			rt.Fatalf("a cut of %g wastes %g", d.GPUs, cost.Waste)
 		}
 		if cost.Compare(cost) != 0 {
 			rt.Fatalf("%+v is not itself", cost)
@@ -299,8 +299,27 @@ func TestACutGoesWhereItLeavesTheLeastUseless(t *testing.T) {
 
 	hungry, frugal := tight, tight
 	hungry.Watts = 300
-	if frugal.Compare(hungry) >= 0 || tight.Compare(share.Cost{Fragments: tight.Fragments + 0.1}) >= 0 {
-		t.Error("fragments count first, and then energy")
+	if frugal.Compare(hungry) >= 0 || tight.Compare(share.Cost{Waste: tight.Waste + 0.1}) >= 0 {
+		t.Error("waste counts first, and then energy")
+	}
+}
+
+func TestWholeGPUsAreTakenWhereTheyLeaveTheLeastUseless(t *testing.T) {
+	t.Parallel()
+	w := share.NewWorkload(map[share.Demand]int{{GPUs: 0.5, CPUs: 8000}: 1})
+
+	cost := func(w *share.Workload, cpus job.CPUs, left ...float64) float64 {
+		return w.Whole(&share.Host{Left: left, CPUs: cpus}, 1, 4000, 0)
+	}
+
+	if used, empty := cost(w, 16000, 0, 1), cost(w, 16000, 1, 1); used >= empty {
+		t.Errorf("the last GPU of a node costs %g, the first %g", used, empty)
+	}
+	if tight, loose := cost(w, 8000, 0.5, 1), cost(w, 16000, 1, 1); tight <= loose {
+		t.Errorf("half a GPU without CPUs costs %g, a GPU of an empty node %g", tight, loose)
+	}
+	if tight, loose := cost(share.NewWorkload(nil), 8000, 0.5, 1), cost(share.NewWorkload(nil), 16000, 1, 1); tight >= loose {
+		t.Errorf("where nobody wants anything, half a GPU without CPUs costs %g, a GPU of an empty node %g", tight, loose)
 	}
 }
 

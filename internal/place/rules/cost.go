@@ -111,7 +111,7 @@ func (e *engine) score(j *queuedJob, o *option) {
 		o.score += 1e-10 + money.Amount(min(o.pool.TFLOPS, 1e3))*1e-13
 	}
 
-	o.score += money.Amount(min(max(o.fragments, -9), 9)) * 1e-11 // and to GPUs of which the least becomes useless
+	o.score += money.Amount(min(max(o.waste, -9), 9)) * 1e-11 // and to where the least becomes useless
 }
 
 func classRank(o *option) int {

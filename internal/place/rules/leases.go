@@ -103,7 +103,7 @@ func (e *engine) fitNow(j *queuedJob, s *shape, o *option) {
 			return
 		}
 
-		if e.backlog.parts > 0 && !e.cfg.BestFit {
+		if e.backlog.parts > 0 {
 			e.fitBesideParts(q, o)
 			return
 		}

@@ -22,7 +22,7 @@ type option struct {
 	part         uint64        // the GPU that it shares with others now; 0 if it is to be chosen, or it has whole ones
 	share        float64       // of that GPU; 0 for whole ones
 	besides      []share.Cut   // who else shares it
-	fragments    float64       // by how much what is left becomes less useful, see package share
+	waste        float64       // what others cannot use any more, see package share
 	joins        int           // index of the reservation whose GPU it shares later, plus one; 0 for none
 	startsIn     time.Duration // until nodes that are there become free; 0 for idle and for provisioned ones
 	readyIn      time.Duration // until it computes: startsIn, boot, set-up and staging of data

@@ -36,8 +36,13 @@ func demandOf(n *fleet.Need) share.Demand {
 	return d
 }
 
-// typical returns what the jobs here ask for.
-func (l *backlog) typical() *share.Workload {
+// typical returns what the jobs here ask for: nothing if that must not matter.
+func (e *engine) typical() *share.Workload {
+	l := e.backlog
+	if l.workload == nil && e.cfg.BestFit {
+		l.workload = share.NewWorkload(nil)
+	}
+
 	if l.workload == nil {
 		l.workload = share.NewWorkload(l.demands)
 	}
@@ -50,7 +55,7 @@ func (l *backlog) typical() *share.Workload {
 // does badly.
 func (e *engine) fitPart(j *queuedJob, s *shape, o *option) {
 	need, cut := &s.Match.Need, place.CutOf(j.item, s.Match.Need.Share)
-	demand, workload := demandOf(need), e.backlog.typical()
+	demand, workload := demandOf(need), e.typical()
 	alone := o.runs
 
 	var best share.Cost
@@ -74,9 +79,6 @@ func (e *engine) fitPart(j *queuedJob, s *shape, o *option) {
 			if len(besides) == 0 {
 				cost.Watts = wattsOf(r, gpu)
 			}
-			if e.cfg.BestFit {
-				cost = share.Cost{Left: cost.Left}
-			}
 
 			if o.rooms == nil || cost.Compare(best) < 0 {
 				best = cost
@@ -89,7 +91,7 @@ func (e *engine) fitPart(j *queuedJob, s *shape, o *option) {
 		return
 	}
 
-	o.fragments = best.Fragments
+	o.waste = best.Waste
 	if e.view.Beside != nil {
 		o.runs = time.Duration(float64(alone) / e.view.Beside.Speed(e.view.Now, cut.Kind, o.besides))
 	}
@@ -98,30 +100,23 @@ func (e *engine) fitPart(j *queuedJob, s *shape, o *option) {
 // fitBesideParts completes an option with the room of its pool where a job that has whole GPUs, or none, leaves the
 // least useless to others: where many want parts of GPUs, what is left of a GPU without CPUs and memory is of no use.
 func (e *engine) fitBesideParts(q *timeline.Request, o *option) {
-	need, workload := &q.Shape.Match.Need, e.backlog.typical()
+	need, workload := &q.Shape.Match.Need, e.typical()
 	best, least, soonest := int32(-1), 0.0, time.Duration(0)
 
 	e.timeline.RoomsNow(q, o.pool, func(at int32, delay time.Duration) {
 		r := e.timeline.Room(at)
 		e.look(&r)
 
-		grows := -workload.Fragments(&e.host)
-		e.host.Take(need.GPUs, need.CPUs, need.Memory)
-		grows += workload.Fragments(&e.host)
-
-		better := grows < least-sameFragments || grows < least+sameFragments && delay < soonest
-		if best < 0 || better {
-			best, least, soonest = at, grows, delay
+		waste := workload.Whole(&e.host, need.GPUs, need.CPUs, need.Memory)
+		if best < 0 || cmp.Or(share.CompareWaste(waste, least), cmp.Compare(delay, soonest)) < 0 {
+			best, least, soonest = at, waste, delay
 		}
 	})
 
 	if best >= 0 {
-		o.rooms, o.fragments = []int32{best}, least
+		o.rooms, o.waste = []int32{best}, least
 	}
 }
-
-// sameFragments is up to which difference fragments are the same.
-const sameFragments = 1e-9
 
 // look makes a room the host of the search.
 func (e *engine) look(r *fleet.Room) {

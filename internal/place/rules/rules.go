@@ -56,8 +56,8 @@ type Config struct {
 	// Visits bounds how many nodes a round looks at for jobs that cannot start now: for how many of them nodes are
 	// reserved. Where nodes can be provisioned it is eight times as many.
 	Visits int
-	// BestFit gives a job that shares a GPU the one of which the least is left, whatever that leaves for others. It is
-	// what fragmentation is compared with.
+	// BestFit fills nodes and shared GPUs of which the least is left, whatever that leaves for others. It is what
+	// fragmentation is compared with.
 	BestFit bool
 }
 
