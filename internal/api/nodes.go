@@ -156,6 +156,7 @@ type GPU struct {
 // GPUShare is the part of a GPU that one job has.
 type GPUShare struct {
 	Job    id.Job         `json:"job"`
+	Name   string         `json:"name,omitempty" doc:"of the job; absent also if the caller may not read it"`
 	Owner  id.User        `json:"owner"`
 	Share  float64        `json:"share" doc:"share of the GPU that it is promised, 0 to 1"`
 	Class  job.ShareClass `json:"class" enum:"guaranteed,normal,opportunistic"`

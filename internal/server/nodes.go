@@ -47,7 +47,7 @@ func (s *Server) listNodes(ctx context.Context, in *struct{ Paging }) (*httpapi.
 		}
 
 		for i := range infos {
-			page.Nodes = append(page.Nodes, s.toNode(&infos[i]))
+			page.Nodes = append(page.Nodes, s.toNode(ctx, &infos[i]))
 		}
 	})
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Server) readNode(ctx context.Context, name string) (*httpapi.Body[api.N
 		return nil, s.fail(ctx, err)
 	}
 
-	return &httpapi.Body[api.Node]{Body: s.toNode(&info)}, nil
+	return &httpapi.Body[api.Node]{Body: s.toNode(ctx, &info)}, nil
 }
 
 func (s *Server) getNode(ctx context.Context, in *NodeInput) (*httpapi.Body[api.Node], error) {

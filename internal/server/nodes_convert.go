@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +14,7 @@ import (
 )
 
 // toNode writes a node as a line of the resource table.
-func (s *Server) toNode(n *yardmaster.NodeInfo) api.Node {
+func (s *Server) toNode(ctx context.Context, n *yardmaster.NodeInfo) api.Node {
 	inv := &n.Inventory
 	out := api.Node{
 		ID: n.ID, Class: n.Class, Pool: n.Pool, Reason: n.Reason, Cordoned: n.Cordoned, Activity: inv.Activity,
@@ -40,7 +41,7 @@ func (s *Server) toNode(n *yardmaster.NodeInfo) api.Node {
 	seen := s.agents.Sighting(n.ID)
 	for i := range inv.GPUs {
 		out.GPUs[i] = toGPU(n, &inv.GPUs[i], &seen)
-		out.GPUs[i].Shares = s.sharesOf(&n.Room, inv.GPUs[i].Index)
+		out.GPUs[i].Shares = s.sharesOf(ctx, n, inv.GPUs[i].Index)
 		out.FakeGPUs = out.FakeGPUs || inv.GPUs[i].Fake
 	}
 

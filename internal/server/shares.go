@@ -9,23 +9,31 @@ import (
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
+	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
 
-// sharesOf returns who shares a GPU, and what each gets of it; nil if it is not shared.
-func (s *Server) sharesOf(r *fleet.Room, gpu int) []api.GPUShare {
-	at := r.PartOf(fleet.Mask([]int{gpu}))
+// sharesOf returns who shares a GPU, and what each gets of it; nil if it is not shared. Who may see nodes sees which
+// jobs share them; what jobs are called is for those who may read them.
+func (s *Server) sharesOf(ctx context.Context, n *yardmaster.NodeInfo, gpu int) []api.GPUShare {
+	at := n.Room.PartOf(fleet.Mask([]int{gpu}))
 	if at < 0 {
 		return nil
 	}
 
 	var list []api.GPUShare
 
-	shared := r.Shared(at)
+	shared := n.Room.Shared(at)
 	for i := range shared.Cuts {
 		c := &shared.Cuts[i]
+
+		name := ""
+		if k := slices.Index(n.Jobs, c.Job); k >= 0 && callerOf(ctx).MayIn(tenant.ReadJob, c.Owner, n.Titles[k].Project) {
+			name = n.Titles[k].Name
+		}
+
 		list = append(list, api.GPUShare{
-			Job: c.Job, Owner: c.Owner, Share: c.Share, Class: cmp.Or(c.Class, job.ShareNormal), Limit: c.Limit,
+			Job: c.Job, Name: name, Owner: c.Owner, Share: c.Share, Class: cmp.Or(c.Class, job.ShareNormal), Limit: c.Limit,
 			Memory: c.CapOn(shared.Memory), Use: s.use.ShareOf(c.Job),
 		})
 	}
@@ -59,7 +67,7 @@ func (s *Server) shareOf(ctx context.Context, j *job.Job, runs []job.Run) (*api.
 		return nil, err
 	}
 
-	list := s.sharesOf(&n.Room, rank.GPUs[0])
+	list := s.sharesOf(ctx, &n, rank.GPUs[0])
 
 	own := slices.IndexFunc(list, func(g api.GPUShare) bool { return g.Job == j.ID })
 	if own < 0 {

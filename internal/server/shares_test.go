@@ -29,8 +29,8 @@ func TestWhoSharesAGPUIsShown(t *testing.T) {
 	y.must(err)
 	y.accept("n1")
 
-	first, run := n.started(ada, "resources: {gpu_share: 0.5, gpu_memory: 20GB}")
-	second, other := n.started(bob, "resources: {gpu_share: 0.25, share_class: opportunistic, share_limit: 0.5}")
+	first, run := n.started(ada, "name: small\nresources: {gpu_share: 0.5, gpu_memory: 20GB}")
+	second, other := n.started(bob, "name: secret\nresources: {gpu_share: 0.25, share_class: opportunistic, share_limit: 0.5}")
 
 	got := n.assigned(run).Launch
 	if got.Share != 0.5 || got.ShareCap != 20<<30 {
@@ -59,6 +59,10 @@ func TestWhoSharesAGPUIsShown(t *testing.T) {
 		shares[0].Memory != 20<<30 || shares[0].Class != job.ShareNormal || shares[0].Use.Got != 0.3 ||
 		shares[0].Use.Wanted != 1 {
 		t.Fatalf("the GPU is shared by %+v", shares)
+	}
+
+	if shares[0].Name != "small" || shares[1].Name != "" {
+		t.Errorf("ada sees jobs named %q and %q", shares[0].Name, shares[1].Name)
 	}
 
 	if s := shares[1]; s.Job != second || s.Class != job.ShareOpportunistic || s.Limit != 0.5 || s.Use.Got != 0.7 ||

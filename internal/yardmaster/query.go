@@ -138,9 +138,16 @@ type NodeInfo struct {
 	Foreign     []int
 	Jobs        []id.Job
 	Runs        []job.Run   // of those jobs, in the same order
+	Titles      []Title     // of those jobs, in the same order
 	Idle        time.Time   // since when nothing runs there, if nothing does
 	Provisioned fleet.Lease // its lease; zero if it has none that is live
 	Price       *ledger.Price
+}
+
+// Title is what a job is called, which those may know who may read jobs of its project.
+type Title struct {
+	Name    string // "" if it has none
+	Project id.Project
 }
 
 // Nodes lists the nodes after a name, at most limit.
@@ -197,8 +204,10 @@ func (y *Yard) nodeInfo(n *nodes.Node) NodeInfo {
 	}
 
 	for _, run := range sortedKeys(n.Runs) {
-		info.Jobs = append(info.Jobs, y.runs[run].Job)
+		j := y.jobs[y.runs[run].Job]
+		info.Jobs = append(info.Jobs, j.ID)
 		info.Runs = append(info.Runs, y.runs[run].Run)
+		info.Titles = append(info.Titles, Title{Name: j.Spec.Name, Project: j.Project})
 	}
 
 	return info

@@ -2929,6 +2929,8 @@ export interface components {
             limit?: number;
             /** @description memory of the GPU that it may have; absent if unknown */
             memory?: string;
+            /** @description of the job; absent also if the caller may not read it */
+            name?: string;
             owner: string;
             /**
              * Format: double
@@ -3378,6 +3380,8 @@ export interface components {
             limit?: number;
             /** @description memory of the GPU that it may have; absent if unknown */
             memory?: string;
+            /** @description of the job; absent also if the caller may not read it */
+            name?: string;
             node: string;
             owner: string;
             /**
