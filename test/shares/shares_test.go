@@ -4,7 +4,6 @@ package shares_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,24 +23,12 @@ import (
 // patience bounds every wait; it is far longer than anything takes.
 const patience = 5 * time.Minute
 
-// build builds the program with the library in it.
-func build(t *testing.T, folder, library string) string {
+// build builds the program with the library of a folder in it.
+func build(t *testing.T, folder, built string) string {
 	t.Helper()
 
-	source, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", "trainyard/cmd/trainyard").Output()
+	overlay, err := sharetest.Overlay(built)
 	if err != nil {
-		t.Fatal(err)
-	}
-
-	embedded := filepath.Join(strings.TrimSpace(string(source)), "gpushare.bin")
-	overlay := filepath.Join(folder, "overlay.json")
-
-	text, err := json.Marshal(map[string]map[string]string{"Replace": {embedded: library}})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	if err := os.WriteFile(overlay, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 
@@ -82,7 +69,7 @@ func TestJobsOfAYardGetTheirSharesOfAGPU(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	binary := build(t, t.TempDir(), filepath.Join(built, sharetest.Library))
+	binary := build(t, t.TempDir(), built)
 	gpu := sharetest.New(t, 64<<30, built)
 	t.Setenv("PATH", built+":"+os.Getenv("PATH"))
 	t.Setenv("FAKE_GPU", gpu.Env()["FAKE_GPU"])

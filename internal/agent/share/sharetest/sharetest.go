@@ -8,6 +8,7 @@ package sharetest
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -38,21 +39,9 @@ const (
 // Build builds the library, the fake driver and the test programs into a folder. sanitize is a sanitizer of the
 // compiler, "" for none.
 func Build(ctx context.Context, dir, sanitize string) error {
-	root, err := os.Getwd()
+	root, err := repository()
 	if err != nil {
 		return err
-	}
-
-	for {
-		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
-			break
-		}
-
-		if root == filepath.Dir(root) {
-			return errors.New("the tests are not run in the repository")
-		}
-
-		root = filepath.Dir(root)
 	}
 
 	cmd := exec.CommandContext(ctx, filepath.Join(root, "native/gpushare/build.sh"), dir, "fake")
@@ -64,6 +53,46 @@ func Build(ctx context.Context, dir, sanitize string) error {
 	}
 
 	return nil
+}
+
+// Overlay writes the file that lets go build -tags gpushare -overlay FILE put the library of a folder into the program,
+// and returns its path. The file is in the same folder.
+func Overlay(built string) (string, error) {
+	root, err := repository()
+	if err != nil {
+		return "", err
+	}
+
+	text, err := json.Marshal(map[string]map[string]string{"Replace": {
+		filepath.Join(root, "cmd", "trainyard", "gpushare.bin"): filepath.Join(built, Library),
+	}})
+	if err != nil {
+		return "", err
+	}
+
+	path := filepath.Join(built, "overlay.json")
+
+	return path, os.WriteFile(path, text, 0o600)
+}
+
+// repository returns the folder with the sources in which a test is run.
+func repository() (string, error) {
+	root, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+
+	for {
+		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
+			return root, nil
+		}
+
+		if root == filepath.Dir(root) {
+			return "", errors.New("the tests are not run in the repository")
+		}
+
+		root = filepath.Dir(root)
+	}
 }
 
 // GPU is a fake GPU.
