@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"trainyard/internal/agent/share/sharetest"
 	"trainyard/test/yardtest"
 )
 
@@ -51,9 +52,19 @@ func do(t *testing.T, dir string, env []string, name string, args ...string) str
 	return string(out)
 }
 
-// build makes a binary with the pages.
-func build(t *testing.T, folder string) string {
+// build makes a binary with the pages and with the library that divides GPUs, which is in a folder with a fake driver.
+func build(t *testing.T, folder, driver string) string {
 	t.Helper()
+	need(t, "gcc")
+
+	if err := sharetest.Build(t.Context(), driver, ""); err != nil {
+		t.Fatal(err)
+	}
+
+	overlay, err := sharetest.Overlay(driver)
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	if _, err := os.Stat(filepath.Join(root, "web", "node_modules")); err != nil {
 		do(t, root, nil, "scripts/setup-web.sh")
@@ -61,8 +72,8 @@ func build(t *testing.T, folder string) string {
 
 	do(t, filepath.Join(root, "web"), nil, need(t, "npm"), "run", "--silent", "build")
 	binary := filepath.Join(folder, "trainyard")
-	do(t, root, append(os.Environ(), "CGO_ENABLED=0"), "go", "build", "-trimpath", "-tags", "portal", "-ldflags", "-s -w",
-		"-o", binary, "./cmd/trainyard")
+	do(t, root, append(os.Environ(), "CGO_ENABLED=0"), "go", "build", "-trimpath", "-tags", "portal,gpushare",
+		"-overlay", overlay, "-ldflags", "-s -w", "-o", binary, "./cmd/trainyard")
 
 	return binary
 }
@@ -99,7 +110,11 @@ var link = regexp.MustCompile(`http://127\.0\.0\.1:\d+/#code=\w+`)
 func TestPortal(t *testing.T) {
 	t.Parallel()
 
-	tools := tools{node: need(t, "node"), chromium: need(t, "chromium-headless-shell"), binary: build(t, t.TempDir())}
+	driver := t.TempDir()
+	tools := tools{
+		node: need(t, "node"), chromium: need(t, "chromium-headless-shell"), driver: driver,
+		binary: build(t, t.TempDir(), driver),
+	}
 
 	if size := loadedFirst(t); size > firstScreen {
 		t.Errorf("the first screen is %d bytes compressed, more than %d", size, firstScreen)
@@ -119,16 +134,25 @@ func TestPortal(t *testing.T) {
 	}
 }
 
-// tools are the programs that a test needs.
-type tools struct {
-	node, chromium, binary string
+// TestUnits runs what is tested of the portal without a browser.
+func TestUnits(t *testing.T) {
+	t.Parallel()
+	do(t, filepath.Join(root, "web"), nil, need(t, "npm"), "run", "--silent", "test")
 }
 
-var flagsLine = regexp.MustCompile(`(?m)^// up: (.+)$`)
+// tools are the programs that a test needs, and the folder with the driver of a fake GPU that jobs can share.
+type tools struct {
+	node, chromium, binary, driver string
+}
 
-// upFlags returns further flags of up that a file of tests wants for its yard: a line of it says them, as in
-// "// up: --tariff TESTS/tariff.yaml", where TESTS is the folder of the tests.
-func upFlags(t *testing.T, file string) []string {
+var (
+	flagsLine  = regexp.MustCompile(`(?m)^// up: (.+)$`)
+	sharedLine = regexp.MustCompile(`(?m)^// gpu: shared$`)
+)
+
+// wishes returns what a file of tests wants for its yard: further flags of up, as in "// up: --tariff
+// TESTS/tariff.yaml", where TESTS is the folder of the tests, and with "// gpu: shared" a GPU that jobs can share.
+func wishes(t *testing.T, file string) (flags []string, shared bool) {
 	t.Helper()
 
 	path, err := filepath.Abs(filepath.Join(root, "web", file))
@@ -141,12 +165,11 @@ func upFlags(t *testing.T, file string) []string {
 		t.Fatal(err)
 	}
 
-	line := flagsLine.FindSubmatch(text)
-	if line == nil {
-		return nil
+	if line := flagsLine.FindSubmatch(text); line != nil {
+		flags = strings.Fields(strings.ReplaceAll(string(line[1]), "TESTS", filepath.Dir(path)))
 	}
 
-	return strings.Fields(strings.ReplaceAll(string(line[1]), "TESTS", filepath.Dir(path)))
+	return flags, sharedLine.Match(text)
 }
 
 // run starts a yard and runs a file of tests against it.
@@ -178,9 +201,21 @@ func (tools tools) run(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 
-	flags := upFlags(t, file)
-	if !slices.Contains(flags, "--demo") { // which has nodes of its own
-		flags = append(flags, "--name", "here", "--fake-gpus", "4xA100:80GB", "--report-every", "200ms")
+	flags, shared := wishes(t, file)
+
+	demo := slices.Contains(flags, "--demo") // which has nodes of its own
+	if !demo {
+		flags = append(flags, "--name", "here", "--report-every", "200ms")
+	}
+
+	switch {
+	case shared: // GPUs of --fake-gpus have no driver
+		gpu := sharetest.New(t, 64<<30, tools.driver)
+		me.Vars = append(me.Vars, "PATH="+tools.driver+":"+os.Getenv("PATH"), "FAKE_GPU="+gpu.Env()["FAKE_GPU"],
+			"FAKE_DRIVER="+tools.driver)
+		flags = append(flags, "--probe", "off")
+	case !demo:
+		flags = append(flags, "--fake-gpus", "4xA100:80GB")
 	}
 
 	log := filepath.Join(folder, "up.log")

@@ -6,7 +6,7 @@ import { addressOf, follow, Problem, request, type FeedEvent, type FeedItem } fr
 
 /** How far apart a resource is asked for, in milliseconds, and which kinds of events concern it. */
 const resources: { key: string; every: number; kinds: RegExp }[] = [
-  { key: "jobs", every: 1000, kinds: /^(job|run)\./ },
+  { key: "jobs", every: 1000, kinds: /^(job|run|share)\./ },
   { key: "job events", every: 2000, kinds: /./ },
   { key: "metrics", every: 5000, kinds: /^(run\.|job\.running)/ },
   { key: "checkpoints", every: 1000, kinds: /^(checkpoint|run|job\.checkpoint)/ },
@@ -14,7 +14,7 @@ const resources: { key: string; every: number; kinds: RegExp }[] = [
   { key: "inbox", every: 1000, kinds: /^(inbox|question|job)\./ },
   { key: "summary", every: 2000, kinds: /^(job|run|node|gpu|lease)\./ },
   { key: "queue", every: 2000, kinds: /^(job|run|node|lease)\./ },
-  { key: "nodes", every: 3000, kinds: /^(run|node|gpu|lease)\.|^job\.(starting|running|pending|recovering)/ },
+  { key: "nodes", every: 3000, kinds: /^(run|node|gpu|share|lease)\.|^job\.(starting|running|pending|recovering)/ },
   { key: "events", every: 1000, kinds: /./ },
   { key: "datasets", every: 2000, kinds: /^data\./ },
   { key: "users", every: 2000, kinds: /^user\./ },

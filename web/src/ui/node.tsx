@@ -1,7 +1,8 @@
 // What tables show of a node and its GPUs. Every cell says in words what is not known.
 import type { GPU, Node } from "../api/client";
-import { bytesOf, count, size } from "./format";
+import { bytesOf, count, integer, size } from "./format";
 import styles from "./node.module.css";
+import { sharersOf, type Share } from "./shares";
 import type { Tone } from "./status";
 
 const classNames: Record<string, string> = { local: "Local", reserved: "Reserved", ondemand: "On demand" };
@@ -84,8 +85,9 @@ export function takenOf(n: Node, g: GPU): number {
 /** A GPU in words: what it does, for whom, and what was read from it. */
 export function wordsOf(n: Node, g: GPU): string {
   const taken = takenOf(n, g);
+  const shares = sharesOn(n, g);
   const parts = [
-    g.state === "running"
+    shares ? `shared: ${sharersOf(shares)}` : g.state === "running"
       ? `${taken < 1 ? `${Math.round(taken * 100)} % shared by` : "running"} ${jobsOn(n, g).join(", ")}`
       : g.state === "error" ? `error: ${g.error ?? "unknown"}` : g.state === "foreign" ? "used by others" : "idle",
   ];
@@ -101,17 +103,31 @@ export function wordsOf(n: Node, g: GPU): string {
 export const jobsOn = (n: Node, g: GPU): string[] =>
   [...new Set(n.runs.filter((r) => r.gpus?.includes(g.index)).map((r) => r.job))];
 
+/** Who shares a GPU, undefined if it is not shared. What they get is not known while the node does not report. */
+export function sharesOn(n: Node, g: GPU): Share[] | undefined {
+  return isAway(n) ? g.shares?.map((s) => ({ ...s, use: undefined })) : g.shares;
+}
+
+/** How many of some GPUs are shared, behind how many are in use. */
+export function sharedOf(gpus: GPU[]): string {
+  const shared = gpus.filter((g) => g.shares).length;
+
+  return shared > 0 ? ` (${integer(shared)} shared)` : "";
+}
+
 /** The GPUs of a node in words, for those who do not see the cells. */
 function summaryOf(n: Node): string {
   const parts = Object.entries({ running: "running", idle: "idle", error: "in error", foreign: "used by others" })
     .map(([state, word]) => ({ word, number: n.gpus.filter((g) => g.state === state).length }))
     .filter((p) => p.number > 0)
-    .map((p) => `${p.number} ${p.word}`);
-
+    .map((p) => `${p.number} ${p.word}${p.word === "running" ? sharedOf(n.gpus) : ""}`);
   return `${count(n.gpus.length, "GPU")}${isAway(n) ? ", not reporting" : `: ${parts.join(", ")}`}`;
 }
 
-/** Every GPU of a node as a cell: its colour is its state, its fill how busy it is or how much of it is taken. */
+/**
+ * Every GPU of a node as a cell: its colour is its state, its fill how busy it is or how much of it is taken. One that
+ * is shared has a part for each job.
+ */
 export function Cells({ node: n }: { node: Node }) {
   if (n.gpus.length === 0) return <span className="faint">no GPUs</span>;
 
@@ -123,7 +139,11 @@ export function Cells({ node: n }: { node: Node }) {
 
         return (
           <span key={g.index} className={styles.cell} data-state={isAway(n) ? "away" : g.state} title={wordsOf(n, g)}>
-            <span style={{ height: `${g.state === "running" ? Math.max(12, fill * 100) : 100}%` }} />
+            {g.shares?.map((s) => (
+              <span key={s.job} className={styles.part} style={{ height: `${s.share * 100}%` }} />
+            )) ?? (
+              <span style={{ height: `${g.state === "running" ? Math.max(12, fill * 100) : 100}%` }} />
+            )}
           </span>
         );
       })}

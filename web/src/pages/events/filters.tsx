@@ -16,8 +16,8 @@ const periods: { value: string; name: string; ms: number }[] = [
 ];
 
 const kinds = [
-  "job", "job.submitted", "job.failed", "run", "node", "gpu", "lease", "data", "user", "token", "quota", "project",
-  "provider", "access", "access.refused", "access.read", "access.tunnel",
+  "job", "job.submitted", "job.failed", "run", "node", "gpu", "share", "lease", "data", "user", "token", "quota",
+  "project", "provider", "access", "access.refused", "access.read", "access.tunnel",
 ];
 
 /** filterOf reads the filter from the address. What is a job looks like one; else it is a node. */

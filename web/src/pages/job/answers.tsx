@@ -11,6 +11,7 @@ import { Options } from "../../ui/question";
 import { Status, toneOf } from "../../ui/status";
 import { Actions, ApplyRemedy, PauseHolder } from "./actions";
 import styles from "./job.module.css";
+import { ShareFacts } from "./share";
 
 /** Answers is the column beside the curve: state and reason, when it is done, what it costs, where, and what to do. */
 export function Answers({ job: j, now }: { job: JobDetail; now: number }) {
@@ -32,6 +33,7 @@ export function Answers({ job: j, now }: { job: JobDetail; now: number }) {
         </Fact>
         <Fact name="Where"><Where job={j} /></Fact>
         <Fact name="Resources">{j.resources}</Fact>
+        <ShareFacts job={j} now={now} />
         <Fact name="Owner">
           <Link to="jobs" query={{ owner: j.owner }}>{j.owner}</Link>
           {j.project && <>, project <Link to="jobs" query={{ project: j.project }}>{j.project}</Link></>}

@@ -66,8 +66,18 @@ function What({ entry: { event, times } }: { entry: Entry }) {
   );
 }
 
+/** Events of which the kind alone says little. */
+const shareWords: Record<string, string> = {
+  "share.short": "less than its GPU share",
+  "share.denied": "out of its GPU memory",
+  "share.bypassed": "not held to its GPU share",
+};
+
 /** An event in words: job.target_reached is "target reached", run.ended is "run j1.2 ended". */
 function wordsOf(e: FeedEvent): string {
+  const share = shareWords[e.kind];
+  if (share) return share;
+
   const [noun = "", ...rest] = e.kind.split(".");
   const verb = rest.join(" ").replaceAll("_", " ");
   if (noun === "job") return verb === "pending" ? "queued" : verb;
@@ -77,7 +87,7 @@ function wordsOf(e: FeedEvent): string {
 
 function toneOfEvent(kind: string): string {
   if (/failed|lost|refused|timed_out|nan|not_number/.test(kind)) return "failed";
-  if (/recovering|paus|stopping|held|slow|stalled|cancel|asked|move/.test(kind)) return "attention";
+  if (/recovering|paus|stopping|held|slow|stalled|cancel|asked|move|^share/.test(kind)) return "attention";
   if (/succeeded|reached|checkpoint/.test(kind)) return "done";
 
   return /running|starting/.test(kind) ? "running" : "";

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 
-import type { Node, Schemas } from "../../api/client";
+import type { FeedEvent, Node, Schemas } from "../../api/client";
 import { nodeEvents, nodeRuns } from "../../api/queries/yard";
 import { Link } from "../../route/link";
 import { duration, time } from "../../ui/format";
@@ -31,24 +31,14 @@ export function Day({ node: n, now }: { node: Node; now: number }) {
       {list.length > 0 && (
         <div className={styles.day} role="img" aria-label={wordsOf(list, now)}>
           {lanes.map((lane) => (
-            <div key={lane} className={styles.lane}>
-              <span className="faint">{lane < 0 ? "CPU" : lane}</span>
-              <div className={styles.track}>
-                {told.map((e) => (
-                  <i key={e.seq} className={styles.tick} style={{ left: place(Date.parse(e.at), from, now) }} />
-                ))}
-                {list.filter((r) => (lane < 0 ? true : r.gpus?.includes(lane))).map((r) => (
-                  <span
-                    key={r.run}
-                    data-ended={r.to !== undefined}
-                    title={`${labelOf(r)}: ${time(r.from, now)} to ${r.to ? time(r.to, now) : "now"}`}
-                    style={spanOf(r, from, now)}
-                  >
-                    {r.job}
-                  </span>
-                ))}
-              </div>
-            </div>
+            <Lane
+              key={lane}
+              gpu={lane}
+              runs={list.filter((r) => (lane < 0 ? true : r.gpus?.includes(lane)))}
+              ticks={told}
+              from={from}
+              now={now}
+            />
           ))}
           <div className={styles.lane} aria-hidden="true">
             <span />
@@ -73,6 +63,60 @@ export function Day({ node: n, now }: { node: Node; now: number }) {
       )}
     </section>
   );
+}
+
+interface LaneProps {
+  gpu: number; // -1 for all that ran on a node without GPUs
+  runs: Run[];
+  ticks: FeedEvent[];
+  from: number;
+  now: number;
+}
+
+/** Lane is a GPU in the last day. Runs that shared it are below each other. */
+function Lane({ gpu, runs, ticks, from, now }: LaneProps) {
+  const { rows, row } = rowsOf(runs);
+
+  return (
+    <div className={styles.lane}>
+      <span className="faint">{gpu < 0 ? "CPU" : gpu}</span>
+      <div className={styles.track} style={{ blockSize: rows > 1 ? rows * sharedRow : undefined }}>
+        {ticks.map((e) => (
+          <i key={e.seq} className={styles.tick} style={{ left: place(Date.parse(e.at), from, now) }} />
+        ))}
+        {runs.map((r) => (
+          <span
+            key={r.run}
+            data-ended={r.to !== undefined}
+            title={`${labelOf(r)}: ${time(r.from, now)} to ${r.to ? time(r.to, now) : "now"}`}
+            style={{ ...spanOf(r, from, now), ...(rows > 1 ? { top: (row.get(r.run) ?? 0) * sharedRow + 1 } : {}) }}
+          >
+            {r.job}
+          </span>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+/** How high a run is that shares its GPU, in pixels. */
+const sharedRow = 18;
+
+/** In which row each run is, so that those that shared a GPU at the same time do not cover each other. */
+export function rowsOf(runs: Run[]): { rows: number; row: Map<string, number> } {
+  const ends: number[] = [];
+  const row = new Map<string, number>();
+
+  for (const r of runs.toSorted((a, b) => Date.parse(a.from) - Date.parse(b.from))) {
+    const begin = Date.parse(r.from);
+    const free = ends.findIndex((end) => end <= begin);
+    const at = r.share === undefined ? 0 : free < 0 ? ends.length : free;
+
+    ends[at] = r.to ? Date.parse(r.to) : Infinity;
+    row.set(r.run, at);
+  }
+
+  return { rows: Math.max(1, ends.length), row };
 }
 
 const labelOf = (r: Run): string => `${r.job} ${r.name ?? ""} of ${r.owner}`.replace("  ", " ");

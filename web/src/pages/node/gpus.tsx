@@ -41,10 +41,10 @@ export function GPUs({ node: n, now }: { node: Node; now: number }) {
     {
       id: "job", name: "Runs",
       cell: (g) => (g.state === "foreign" ? foreignOf(g) : (
-        <>
+        <span className={styles.jobs}>
           {jobsOn(n, g).map((j, i) => <span key={j}>{i > 0 && ", "}<Link to={`job/${j}`}>{j}</Link></span>)}
           {takenOf(n, g) > 0 && takenOf(n, g) < 1 && ` (${Math.round(takenOf(n, g) * 100)} % taken)`}
-        </>
+        </span>
       )),
     },
     {

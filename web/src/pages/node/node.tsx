@@ -16,6 +16,7 @@ import { GPUs } from "./gpus";
 import { History } from "./history";
 import { Lease } from "./lease";
 import styles from "./node.module.css";
+import { Shared } from "./shared";
 
 /** NodePage shows one node: what it is and does, its last day, its health, and what can be done to it. */
 export function NodePage({ rest: name }: { rest: string }) {
@@ -47,6 +48,7 @@ export function NodePage({ rest: name }: { rest: string }) {
           <Actions node={n} />
           <div className={styles.split}>
             <div className={styles.main}>
+              <Shared node={n} now={now} />
               <Day node={n} now={now} />
               <GPUs node={n} now={now} />
               <History node={n} now={now} />
@@ -120,6 +122,9 @@ function About({ node: n, now }: { node: Node; now: number }) {
       <Fact name="Agent">{n.version}</Fact>
       {n.isolation && <Fact name="Isolation">{n.isolation}{n.single_user ? ", one user at a time" : ""}</Fact>}
       {n.limits && <Fact name="Limits">{n.limits}</Fact>}
+      {n.gpus.length > 0 && (
+        <Fact name="GPU shares">{n.shares ? "possible" : "not possible: jobs have whole GPUs"}</Fact>
+      )}
       {n.shared && n.shared.length > 0 && (
         <Fact name="Shared">
           {n.shared.map((s) => `${s.name} at ${s.path}${s.ok ? "" : " (not used)"}`).join(", ")}

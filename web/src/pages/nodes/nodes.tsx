@@ -7,12 +7,15 @@ import { Link } from "../../route/link";
 import { useQueryString } from "../../route/route";
 import { useUser } from "../../shell/session";
 import { ago, bytesOf, count, dollars, duration, integer, size } from "../../ui/format";
-import { Cells, celsius, classes, classOf, heatOf, isAway, kindsOf, NodeStatus, watts, wattsOf } from "../../ui/node";
+import {
+  Cells, celsius, classes, classOf, heatOf, isAway, kindsOf, NodeStatus, sharedOf, watts, wattsOf,
+} from "../../ui/node";
 import { Notice, ProblemNotice } from "../../ui/notice";
 import { useNow } from "../../ui/now";
 import { Table, type Column } from "../../ui/table";
 import { Join } from "./join";
 import styles from "./nodes.module.css";
+import { Shared } from "./shared";
 
 /** Nodes answers what the yard has, what of it is free, who runs what, and what it costs. */
 export function Nodes() {
@@ -62,6 +65,7 @@ export function Nodes() {
       {shown.length > 0 && (
         <Table label="Nodes" columns={columnsAt(now)} rows={shown} id={(n) => n.id} sortIn="sort" />
       )}
+      <Shared list={shown} />
       {found.data?.more && <p className="faint">Only the first {integer(maxNodes)} nodes by name are shown.</p>}
     </>
   );
@@ -90,7 +94,7 @@ function headline(list: Node[]): string {
 
   const gpus = list.filter((n) => !isAway(n)).flatMap((n) => n.gpus);
   const number = (state: string) => gpus.filter((g) => g.state === state).length;
-  const busy = `${integer(number("running"))} of ${count(gpus.length, "GPU")} busy`;
+  const busy = `${integer(number("running"))} of ${count(gpus.length, "GPU")} busy${sharedOf(gpus)}`;
   const parts = [busy, `${integer(number("idle"))} idle`];
   if (number("foreign") > 0) parts.push(`${integer(number("foreign"))} used by others`);
   if (number("error") > 0) parts.push(`${integer(number("error"))} in error`);
