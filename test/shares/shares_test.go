@@ -143,8 +143,8 @@ func TestJobsOfAYardGetTheirSharesOfAGPU(t *testing.T) {
 	measure(t, gpu, high, low)
 }
 
-// measure waits until a job with a share of 0.7 has had about that part of the work of a GPU while both ran. The ends of
-// the measurement lie within turns; they matter less the longer it is, and a share that is wrong stays wrong.
+// measure waits until a job with a share of 0.7 has had about that part of the work of a GPU while both ran. The ends
+// of the measurement lie within turns; they matter less the longer it is, and a share that is wrong stays wrong.
 func measure(t *testing.T, gpu *sharetest.GPU, high, low id.Job) {
 	t.Helper()
 
