@@ -59,6 +59,7 @@ type Node struct {
 	// Shared is absent if none is declared for the node.
 	Shared   []fleet.Shared `json:"shared,omitempty" doc:"shared file systems that are declared for it"`
 	Shares   string         `json:"shares,omitempty" doc:"version of the library with which it divides its GPUs among jobs; absent if it cannot"`
+	MPS      bool           `json:"mps,omitempty" doc:"jobs of one owner can share its GPUs through NVIDIA MPS"`
 	GPUs     []GPU          `json:"gpus"`
 	FakeGPUs bool           `json:"fake_gpus,omitempty" doc:"its GPUs are fake (testing only)"`
 	Jobs     []id.Job       `json:"jobs" doc:"jobs running on it"`

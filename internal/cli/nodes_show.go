@@ -104,7 +104,7 @@ func (a *app) nodeDetail(n *api.Node) error {
 		console.Field{Name: "Limits", Value: n.Limits},
 		console.Field{Name: "Isolation", Value: isolation(n)},
 		console.Field{Name: "Metadata", Value: n.Metadata},
-		console.Field{Name: "GPU shares", Value: orNone(n.Shares != "", "yes, with version "+n.Shares+" of the library")},
+		console.Field{Name: "GPU shares", Value: gpuSharing(n)},
 		console.Field{Name: "Containers", Value: containers(n)},
 		console.Field{Name: "Python", Value: environments(n)},
 		console.Field{Name: "Suspend", Value: ability(can.Suspend)},

@@ -430,7 +430,7 @@ func TestANodeTellsWhatIsWrongWithItsGPUs(t *testing.T) {
 		Price: &api.Price{NodeCost: 2, Hourly: 2, Idle: 2},
 	}
 
-	n.GPUs[0].Job, n.Shares = "j7", "1"
+	n.GPUs[0].Job, n.Shares, n.MPS = "j7", "1", true
 	n.GPUs[0].Shares = []api.GPUShare{
 		{Job: "j7", Owner: "ada", Share: 0.5, Class: job.ShareGuaranteed, Limit: 0.5, Memory: 20 << 30, Use: &api.ShareUse{
 			Got: 0.31, Wanted: 1, Mode: "token", Memory: 3 << 30, ShortSince: new(ago(time.Minute)),

@@ -96,3 +96,13 @@ func remark(s *api.JobShare, now time.Time) string {
 
 	return ""
 }
+
+// gpuSharing says how a node divides its GPUs among jobs.
+func gpuSharing(n *api.Node) string {
+	text := orNone(n.Shares != "", "yes, with version "+n.Shares+" of the library")
+	if n.MPS {
+		text += ", and MPS"
+	}
+
+	return text
+}

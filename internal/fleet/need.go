@@ -28,6 +28,7 @@ type Need struct {
 	// Class and Limit are how it is served beside others, as in the job file.
 	Class     job.ShareClass `json:",omitempty"`
 	Limit     float64        `json:",omitempty"`
+	MPS       bool           `json:",omitempty"` // it shares its GPU through NVIDIA MPS, on nodes that have it
 	CPUs      job.CPUs
 	Memory    job.Bytes
 	Place     job.Place
@@ -80,6 +81,7 @@ func NeedOf(s *job.Spec, floor job.Floor, avoid []id.Node) Need {
 
 	if r.GPUShare > 0 && r.GPUShare < 1 && n.MaxGPUs == 1 && n.MaxNodes == 1 {
 		n.Share, n.Cap, n.Class, n.Limit = r.GPUShare, r.GPUMemory.Min, r.ShareClass, r.ShareLimit
+		n.MPS = r.ShareMPS
 
 		// Where it ran out of its part of the memory, half as much again may be enough on the same GPU.
 		if floor.GPUMemory > 0 {
@@ -161,14 +163,14 @@ func (n *Need) Particular() bool {
 
 // Whole returns the need of a job that gets a whole GPU although a part is enough for it. Any node will do then.
 func (n Need) Whole() Need {
-	n.Share, n.Cap, n.Class, n.Limit = 0, 0, "", 0
+	n.Share, n.Cap, n.Class, n.Limit, n.MPS = 0, 0, "", 0, false
 
 	return n
 }
 
 // Cut returns what the job gets of a GPU if it gets such a part of one.
 func (n *Need) Cut(part float64) share.Cut {
-	return share.Cut{Owner: n.Owner, Share: part, Cap: n.Cap, Class: n.Class, Limit: n.Limit}
+	return share.Cut{Owner: n.Owner, Share: part, Cap: n.Cap, Class: n.Class, Limit: n.Limit, MPS: n.MPS}
 }
 
 // MostAlike returns how many of the rooms at most could run the ranks of a job together: those with one kind of
@@ -290,7 +292,7 @@ func (m *Matcher) barred(r *Room) bool {
 	if m.Need.Snapshot && !r.Node.Inventory.Saves(m.Need.MaxGPUs > 0).OK {
 		return true
 	}
-	if m.Need.Share > 0 && r.Node.Inventory.Shares == "" {
+	if m.Need.Share > 0 && r.Node.Inventory.Shares == "" || m.Need.MPS && !r.Node.Inventory.MPS {
 		return true
 	}
 	if m.Need.Secrets && !r.Node.Inventory.Secrets {

@@ -155,6 +155,8 @@ type Inventory struct {
 	GPUs    []GPU     `json:"gpus,omitempty"`
 	// Shares is the version of the library with which the node divides its GPUs among jobs; "" if it cannot.
 	Shares string `json:"shares,omitempty" maxLength:"64"`
+	// MPS says that jobs of one owner can share its GPUs through NVIDIA MPS.
+	MPS bool `json:"mps,omitempty"`
 	// Limits says how the node enforces what a run may use: "cgroup v2", "cgroup v1" or why it cannot.
 	Limits string `json:"limits,omitempty"`
 	// Draw is how many watts all GPUs together draw with 0, 1, 2, … of them in use, as

@@ -39,6 +39,7 @@ type Hold struct {
 	Cap   job.Bytes      `json:",omitempty"`
 	Class job.ShareClass `json:",omitempty"`
 	Limit float64        `json:",omitempty"`
+	MPS   bool           `json:",omitempty"` // through NVIDIA MPS
 	Since time.Time      // when the run was ordered
 	Ends  time.Time      // expected; zero if unknown
 	// What it runs, and how many seconds of a run without an expected end it gets done in a second.
@@ -49,7 +50,8 @@ type Hold struct {
 // Cut returns what the run has of a GPU that it shares.
 func (h *Hold) Cut() share.Cut {
 	return share.Cut{
-		Job: h.Job, Owner: h.Owner, Share: h.Share, Cap: h.Cap, Class: h.Class, Limit: h.Limit, Kind: h.Program,
+		Job: h.Job, Owner: h.Owner, Share: h.Share, Cap: h.Cap, Class: h.Class, Limit: h.Limit, MPS: h.MPS,
+		Kind: h.Program,
 	}
 }
 

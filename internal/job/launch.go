@@ -22,6 +22,7 @@ type Launch struct {
 	ShareCap    Bytes             `json:"share_cap,omitempty"`   // memory of the shared GPU that it may have; 0 for as much as the share
 	ShareClass  ShareClass        `json:"share_class,omitempty"` // "" for normal
 	ShareLimit  float64           `json:"share_limit,omitempty"` // the most of the GPU it gets even if nobody else wants it; 0 for all
+	ShareMPS    bool              `json:"share_mps,omitempty"`   // it shares the GPU through NVIDIA MPS
 	CPUs        CPUs              `json:"cpus"`
 	Memory      Bytes             `json:"memory,omitempty"`
 	Checkpoint  string            `json:"checkpoint,omitempty"`

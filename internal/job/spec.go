@@ -179,6 +179,7 @@ type Resources struct {
 	// Of a job that shares its GPU; GPUMemory.Min is how much of the GPU's memory it may have.
 	ShareClass ShareClass `json:"share_class,omitempty"`
 	ShareLimit float64    `json:"share_limit,omitempty"`
+	ShareMPS   bool       `json:"share_mps,omitempty"` // through NVIDIA MPS, beside jobs of the same owner alone
 	Nodes      Range      `json:"nodes"`
 	SameGPU    bool       `json:"same_gpu,omitempty"` // all nodes have the same GPU model
 	CPUs       CPUs       `json:"cpus"`

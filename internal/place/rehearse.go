@@ -26,7 +26,8 @@ func (v *View) Carry(c Checked) {
 		for _, a := range s.Allocations {
 			hold := fleet.Hold{
 				Job: s.Item.Job, Owner: s.Item.User, GPUs: a.GPUs, Share: a.Share, CPUs: need.CPUs, Memory: need.Memory,
-				Cap: need.Cap, Class: need.Class, Limit: need.Limit, Since: v.Now, Program: s.Item.Program.Key,
+				Cap: need.Cap, Class: need.Class, Limit: need.Limit, MPS: need.MPS, Since: v.Now,
+				Program: s.Item.Program.Key,
 			}
 			if s.Item.Lasts > 0 {
 				hold.Ends = v.Now.Add(s.Item.Lasts)

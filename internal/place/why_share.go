@@ -20,10 +20,24 @@ func hasPart(m *fleet.Matcher, r *fleet.Room, c *share.Cut) bool {
 	return ok
 }
 
-// undivided says that the nodes that could run a job that wants a part of a GPU do not divide theirs, or have none with
-// as much memory as it may have.
+// undivided says that the nodes that could run a job that wants a part of a GPU do not divide theirs, or not as it
+// wants, or have none with as much memory as it may have.
 func undivided(v *View, need fleet.Need) Why {
 	whole := remedy("remove gpu_share, so that the job gets a whole GPU")
+
+	apart := need
+	apart.MPS = false
+
+	if need.MPS && couldRun(v, apart) {
+		return Why{
+			Blocker:  BlockNoFit,
+			Sentence: "needs a node on which jobs share GPUs through MPS, and none that could run it has that",
+			Remedies: []Remedy{
+				remedy("remove share_mps, so that the job takes turns with others"),
+				remedy("install nvidia-cuda-mps-control on a node whose programs do not run as users of their own"),
+			},
+		}
+	}
 
 	smaller := need
 	smaller.Cap = 0

@@ -24,6 +24,7 @@ func (s *Server) toNode(ctx context.Context, n *yardmaster.NodeInfo) api.Node {
 		Limits: inv.Limits, Jobs: n.Jobs, Runs: []api.NodeRun{}, GPUs: make([]api.GPU, len(inv.GPUs)),
 		Problem: inv.Problem, Snapshots: inv.Snapshots, Containers: inv.Containers, Shared: inv.Shared,
 		Shares:       inv.Shares,
+		MPS:          inv.MPS,
 		Environments: inv.Environments, Warnings: n.Warnings,
 		Isolation: inv.Isolation, SingleUser: inv.SingleUser, Tenant: n.Room.Tenant(), Metadata: inv.Metadata,
 	}

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 
@@ -199,7 +200,7 @@ func resourceFields() field {
 		name:    "resources",
 		example: "{gpus: 1, memory: 32GB}",
 		doc:     "What each node of a run must provide.",
-		fields: []field{
+		fields: slices.Concat([]field{
 			{name: "gpus", kind: countKind(func(s *job.Spec) *job.Range { return &s.Resources.GPUs }, 0, maxGPUs), example: "4",
 				def: "0, or 1 if another field asks for a GPU", also: []string{"num_gpus", "slots", "slots_per_trial", "gpu_count"},
 				doc: "GPUs per node. With a range a run takes as many as are free when it starts."},
@@ -213,31 +214,7 @@ func resourceFields() field {
 			{name: "gpu_memory", kind: gpuMemoryKind(), example: "24GB..",
 				doc: "Memory of each GPU. 24GB means at least 24GB. With gpu_share it is how much of the memory of its GPU the " +
 					"job may have; allocating more fails as if the GPU had no more. Without it that is the share of the memory."},
-			{
-				name:    "gpu_share",
-				kind:    shareKind(func(s *job.Spec) *float64 { return &s.Resources.GPUShare }, 0.01, 1),
-				example: "0.5",
-				also:    []string{"gpu_fraction", "fraction"},
-				doc: "The share of one GPU that the job gets; others may have the rest. While they leave theirs unused, it " +
-					"gets more. The job runs on nodes that divide their GPUs, which trainyard node shows; no node is provisioned " +
-					"for it. Under policies other than rules and andreas it gets a whole GPU.",
-			},
-			{
-				name: "share_class",
-				kind: choiceKind(func(s *job.Spec) *job.ShareClass { return &s.Resources.ShareClass },
-					job.ShareNormal, job.ShareGuaranteed, job.ShareOpportunistic),
-				example: "guaranteed",
-				def:     "normal, with gpu_share",
-				doc: "How a job with gpu_share is served beside others: a guaranteed one first until it has had its share, an " +
-					"opportunistic one with what the others leave. Beside normal jobs a guaranteed one needs a share_limit.",
-			},
-			{
-				name:    "share_limit",
-				kind:    shareKind(func(s *job.Spec) *float64 { return &s.Resources.ShareLimit }, 0.01, 1),
-				example: "0.8",
-				def:     "1, with gpu_share",
-				doc:     "The most of its GPU that a job with gpu_share gets, also while nobody else wants it.",
-			},
+		}, shareFields(), []field{
 			{
 				name:    "nodes",
 				kind:    countKind(func(s *job.Spec) *job.Range { return &s.Resources.Nodes }, 1, maxNodes),
@@ -265,7 +242,7 @@ func resourceFields() field {
 			},
 			{name: "memory", kind: memoryKind(), example: "32GB", also: []string{"mem", "ram"},
 				doc: "Memory per node, such as 32GB or 512MB. A run that uses more is stopped. Without it there is no limit."},
-		},
+		}),
 	}
 }
 

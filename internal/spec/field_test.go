@@ -152,6 +152,9 @@ func TestEveryFieldIsRead(t *testing.T) {
 			r.GPUs, r.GPUShare, r.GPUMemory = one, 0.25, job.ByteRange{Min: 10 * gb}
 			r.ShareClass, r.ShareLimit = job.ShareGuaranteed, 0.5
 		})},
+		{"resources: {gpu_share: 0.5, share_mps: true, share_class: normal}", res(func(r *job.Resources) {
+			r.GPUs, r.GPUShare, r.ShareMPS, r.ShareClass = one, 0.5, true, job.ShareNormal
+		})},
 		{"resources: {gpu_share: 1}", res(func(r *job.Resources) { r.GPUs, r.GPUShare = one, 1 })},
 		{"resources: {cpus: 0.5}", res(func(r *job.Resources) { r.CPUs = 500 })},
 		{"resources: {memory: 1.5 GiB}", res(func(r *job.Resources) { r.Memory = gb + gb/2 })},
@@ -362,6 +365,7 @@ func exampleText(at []field) string {
 
 		"share_class": "gpu_share: 0.5",
 		"share_limit": "gpu_share: 0.5",
+		"share_mps":   "gpu_share: 0.5",
 
 		"at_most":    "metric: m",
 		"at_least":   "metric: m",

@@ -325,8 +325,8 @@ func TestSchemaHasTheKeysOfTheParser(t *testing.T) {
 		t.Errorf("keys (-parser +schema)\n%s", diff)
 	}
 
-	if len(got) != 85 {
-		t.Errorf("there are %d keys, want 85", len(got))
+	if len(got) != 86 {
+		t.Errorf("there are %d keys, want 86", len(got))
 	}
 }
 

@@ -210,11 +210,51 @@ func (r *reader) resources(d *draft) {
 	}
 }
 
+// shareFields say which part of one GPU is enough.
+func shareFields() []field {
+	return []field{
+		{
+			name:    "gpu_share",
+			kind:    shareKind(func(s *job.Spec) *float64 { return &s.Resources.GPUShare }, 0.01, 1),
+			example: "0.5",
+			also:    []string{"gpu_fraction", "fraction"},
+			doc: "The share of one GPU that the job gets; others may have the rest. While they leave theirs unused, it " +
+				"gets more. The job runs on nodes that divide their GPUs, which trainyard node shows; no node is provisioned " +
+				"for it. Under policies other than rules and andreas it gets a whole GPU.",
+		},
+		{
+			name: "share_class",
+			kind: choiceKind(func(s *job.Spec) *job.ShareClass { return &s.Resources.ShareClass },
+				job.ShareNormal, job.ShareGuaranteed, job.ShareOpportunistic),
+			example: "guaranteed",
+			def:     "normal, with gpu_share",
+			doc: "How a job with gpu_share is served beside others: a guaranteed one first until it has had its share, an " +
+				"opportunistic one with what the others leave. Beside normal jobs a guaranteed one needs a share_limit.",
+		},
+		{
+			name:    "share_limit",
+			kind:    shareKind(func(s *job.Spec) *float64 { return &s.Resources.ShareLimit }, 0.01, 1),
+			example: "0.8",
+			def:     "1, with gpu_share",
+			doc:     "The most of its GPU that a job with gpu_share gets, also while nobody else wants it.",
+		},
+		{
+			name:    "share_mps",
+			kind:    flagKind(func(s *job.Spec) *bool { return &s.Resources.ShareMPS }),
+			example: "true",
+			def:     "false",
+			doc: "A job with gpu_share shares its GPU through NVIDIA MPS, with jobs of the same owner that do so too: their " +
+				"kernels run at the same time, and a fault of one ends all of them. The share, or share_limit, is the part of " +
+				"the GPU's threads that it gets at most. The job runs on nodes that have MPS, which trainyard node shows.",
+		},
+	}
+}
+
 // share refuses what does not go with a part of one GPU, and what means nothing without one.
 func (r *reader) share(d *draft) {
 	res := &d.entry.Spec.Resources
 
-	for _, name := range []string{"share_class", "share_limit"} {
+	for _, name := range []string{"share_class", "share_limit", "share_mps"} {
 		n, given := d.at["resources."+name]
 
 		switch _, asked := d.at["resources.gpu_share"]; {
@@ -248,10 +288,37 @@ func (r *reader) share(d *draft) {
 			fmt.Sprintf("must be at least gpu_share, %v, got %v", res.GPUShare, res.ShareLimit), "raise it, or lower gpu_share")
 	}
 
+	if res.ShareMPS {
+		r.mps(d)
+	}
+
 	if res.GPUMemory.Max > 0 {
 		r.Fail(cmp.Or(d.at["resources.gpu_memory"], d.at["resources.gpu"]), "conflict", "resources.gpu_memory",
 			fmt.Sprintf("must be one amount with gpu_share, got %s", res.GPUMemory),
 			"write how much of the memory of its GPU the job may have, as in gpu_memory: 10GB")
+	}
+}
+
+// mps refuses what a job that uses its GPU through MPS cannot have.
+func (r *reader) mps(d *draft) {
+	s := &d.entry.Spec
+	fail := func(field, message, remedy string) { r.Fail(d.at[field], "conflict", field, message, remedy) }
+
+	if s.Image != "" {
+		fail("resources.share_mps",
+			"must be false for a job with image, got true: a container cannot reach the MPS of its node",
+			"remove share_mps, or image")
+	}
+
+	if c := s.Resources.ShareClass; c != "" && c != job.ShareNormal {
+		fail("resources.share_class", fmt.Sprintf("must be normal with share_mps, got %s: nobody is served first there", c),
+			"remove share_mps, or share_class")
+	}
+
+	if c := s.Checkpoint; c != nil && c.Snapshot {
+		fail("checkpoint.snapshot",
+			"must be false with share_mps, got true: a part of the program's state is in the MPS server",
+			"let the program save checkpoints itself, or remove share_mps")
 	}
 }
 

@@ -314,6 +314,7 @@ func TestPartsOfGPUsAndOtherFieldsAreWritten(t *testing.T) {
 		s.Secrets = []string{"KEY"}
 		s.Resources.GPUShare, s.Resources.GPUs = 0.5, job.Range{Min: 1, Max: 1}
 		s.Resources.ShareClass, s.Resources.ShareLimit = job.ShareOpportunistic, 0.75
+		s.Resources.ShareMPS = true
 	})
 
 	got, err := Render(s)
@@ -321,7 +322,7 @@ func TestPartsOfGPUsAndOtherFieldsAreWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	want := "run: a\nimage: img:1\ndata: [d1, d2]\nresources:\n  gpus: 1\n  gpu_share: 0.5\n  share_class: opportunistic\n  share_limit: 0.75\nbudget: $40\nsecrets: KEY\n"
+	want := "run: a\nimage: img:1\ndata: [d1, d2]\nresources:\n  gpus: 1\n  gpu_share: 0.5\n  share_class: opportunistic\n  share_limit: 0.75\n  share_mps: true\nbudget: $40\nsecrets: KEY\n"
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

@@ -118,6 +118,7 @@ func (y *Yard) bookNodes(r *jobRecord, run *runRecord) {
 			Cap:    r.entry.Shape.Need.Cap,
 			Class:  r.entry.Shape.Need.Class,
 			Limit:  r.entry.Shape.Need.Limit,
+			MPS:    r.entry.Shape.Need.MPS,
 			Since:  run.Ordered,
 			Ends:   ends,
 
@@ -169,6 +170,7 @@ func (y *Yard) open(
 	if k.Share > 0 {
 		need := &r.entry.Shape.Need
 		o.Launch.ShareCap, o.Launch.ShareClass, o.Launch.ShareLimit = y.gpuMemory(r, k), need.Class, need.Limit
+		o.Launch.ShareMPS = need.MPS
 	}
 
 	if c := r.Spec.Checkpoint; c != nil {

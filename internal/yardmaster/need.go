@@ -17,7 +17,7 @@ func (y *Yard) need(r *jobRecord) fleet.Need {
 	n.Place = y.data.Place(&r.Job)
 	n.Shared = r.outlook.Saved.Shared
 
-	if y.singleUsers {
+	if y.singleUsers || n.MPS { // which jobs of one owner share
 		n.Owner = r.Owner
 	}
 

@@ -2,6 +2,7 @@ package yardmaster_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"trainyard/internal/place/ordered"
 	"trainyard/internal/place/rules"
 	"trainyard/internal/relocate"
+	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster"
 )
 
@@ -110,6 +112,70 @@ func TestNodesThatDoNotDivideTheirGPUsRunNoParts(t *testing.T) {
 	if why.Blocker != place.BlockNoFit || !strings.Contains(why.Sentence, "no GPU has that for jobs: 1 GB of each is left") {
 		t.Errorf("%s: %s", why.Blocker, why.Sentence)
 	}
+}
+
+// withMPS asks for a part of a GPU that jobs of one owner share through MPS.
+func withMPS(part float64) *job.Spec {
+	s := spec(1)
+	s.Resources.GPUShare, s.Resources.ShareMPS = part, true
+
+	return s
+}
+
+func TestJobsOfOneOwnerShareAGPUThroughMPS(t *testing.T) {
+	t.Parallel()
+	y := sharingYard(t)
+	y.divided("plain", 1, "1")
+	y.submit("alice", spec(0)) // so that the queue is planned
+
+	first := y.submit("alice", withMPS(0.25))
+	y.round()
+
+	why, _ := y.Why(y.now, first)
+	if why.Blocker != place.BlockNoFit || !strings.Contains(why.Sentence, "a node on which jobs share GPUs through MPS") {
+		t.Errorf("on a node without MPS: %s: %s", why.Blocker, why.Sentence)
+	}
+
+	inv := fleet.Inventory{
+		Address: "both", CPUs: 64000, Memory: 256 << 30, Shares: "1", MPS: true,
+		GPUs: []fleet.GPU{{UUID: "both0", Model: "NVIDIA H200", Memory: 141 << 30}},
+	}
+	y.ok(yardmaster.Join{Token: "join", Name: "both", Inventory: inv})
+	y.submit("alice", withMPS(0.25))
+	y.submit("alice", withMPS(0.25))
+	y.round()
+
+	orders := slices.DeleteFunc(y.Take().Orders, func(o yardmaster.Order) bool { return o.Launch.Share == 0 })
+	if len(orders) != 3 {
+		t.Fatalf("%d jobs of one owner share a GPU, want 3", len(orders))
+	}
+
+	for _, o := range orders {
+		if o.Node != "both" || !o.Launch.ShareMPS {
+			t.Errorf("%s runs on %s, with MPS: %t", o.Job, o.Node, o.Launch.ShareMPS)
+		}
+	}
+
+	// Neither a job of somebody else nor one that takes turns comes to that GPU, though there is room.
+	y.ok(yardmaster.Cordon{Node: "plain", On: true})
+	y.ok(yardmaster.PutUser{User: "bob", Role: tenant.Researcher, By: "test"})
+	other, turns := y.submit("bob", withMPS(0.25)), half()
+	turns.Resources.GPUShare = 0.25
+	apart := y.submit("alice", turns)
+	large := y.submit("alice", withMPS(0.5))
+	y.round()
+
+	for j, words := range map[id.Job]string{
+		other: "GPU 0 of both: with MPS the fault of one job ends the others",
+		apart: "GPU 0 of both: with MPS the fault of one job ends the others",
+		large: "GPU 0 of both: 50% needed, 25% left",
+	} {
+		if why, _ := y.Why(y.now, j); !strings.Contains(why.Sentence, words) {
+			t.Errorf("%s: %q does not say %q", j, why.Sentence, words)
+		}
+	}
+
+	y.check()
 }
 
 func TestWithoutSharingAPartIsAWholeGPU(t *testing.T) {

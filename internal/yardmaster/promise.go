@@ -38,6 +38,7 @@ func (y *Yard) promise(r *jobRecord, s *place.Start) {
 				Cap:    need.Cap,
 				Class:  need.Class,
 				Limit:  need.Limit,
+				MPS:    need.MPS,
 
 				Program: s.Item.Program.Key,
 			},

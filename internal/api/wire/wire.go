@@ -41,6 +41,7 @@ type Launch struct {
 	ShareCap   job.Bytes         `json:"share_cap,omitempty" doc:"memory of the shared GPU that it may have; left out for as much as the share"`
 	ShareClass job.ShareClass    `json:"share_class,omitempty"`
 	ShareLimit float64           `json:"share_limit,omitempty" doc:"the most of the GPU that it gets even if nobody else wants it; left out for all of it"`
+	ShareMPS   bool              `json:"share_mps,omitempty" doc:"it shares the GPU through NVIDIA MPS"`
 	CPUs       job.CPUs          `json:"cpus"`
 	Memory     job.Bytes         `json:"memory,omitempty"`
 	Checkpoint string            `json:"checkpoint,omitempty" doc:"checkpoint directory, relative to the working directory"`

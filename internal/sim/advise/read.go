@@ -200,6 +200,7 @@ func ownNode(a *api.Node) Node {
 		ID: a.ID, Class: a.Class, Pool: a.Pool, State: fleet.Ready,
 		Inventory: fleet.Inventory{
 			OS: a.OS, Arch: a.Arch, Version: a.Version, CPUs: a.CPUs, Memory: a.Memory, Disk: a.Disk, Shares: a.Shares,
+			MPS: a.MPS,
 		},
 	}
 

@@ -427,6 +427,7 @@ func nodeOf(a *api.Node) fleet.Node {
 			Limits:   a.Limits,
 			Problem:  a.Problem,
 			Shares:   a.Shares,
+			MPS:      a.MPS,
 
 			Isolation:  a.Isolation,
 			SingleUser: a.SingleUser,

@@ -118,7 +118,7 @@ func sameInventory(a, b *fleet.Inventory) bool {
 	return x.Address == z.Address && slices.Equal(x.Addresses, z.Addresses) && x.Topology == z.Topology &&
 		slices.Equal(x.Labels, z.Labels) && x.OS == z.OS && x.Kernel == z.Kernel && x.Arch == z.Arch &&
 		x.Version == z.Version &&
-		x.CPUs == z.CPUs && x.Memory == z.Memory && x.Limits == z.Limits && x.Shares == z.Shares &&
+		x.CPUs == z.CPUs && x.Memory == z.Memory && x.Limits == z.Limits && x.Shares == z.Shares && x.MPS == z.MPS &&
 		slices.Equal(a.GPUs, b.GPUs) &&
 		x.Isolation == z.Isolation && x.MixUsers == z.MixUsers && x.SingleUser == z.SingleUser && x.Metadata == z.Metadata &&
 		x.Restores == z.Restores && x.Suspends == z.Suspends && x.Secrets == z.Secrets && same(x.Problem, z.Problem) &&

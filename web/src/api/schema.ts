@@ -2692,6 +2692,7 @@ export interface components {
             memory: string;
             metadata?: string;
             mix_users?: boolean;
+            mps?: boolean;
             os: string;
             problem?: components["schemas"]["FleetProblem"];
             restores?: boolean;
@@ -3359,6 +3360,7 @@ export interface components {
             share_class?: string;
             /** Format: double */
             share_limit?: number;
+            share_mps?: boolean;
         };
         JobRestoreFailure: {
             checkpoint: string;
@@ -3914,6 +3916,8 @@ export interface components {
             memory_free: string;
             /** @description whether jobs can reach the cloud's metadata service: blocked, or why not */
             metadata?: string;
+            /** @description jobs of one owner can share its GPUs through NVIDIA MPS */
+            mps?: boolean;
             os: string;
             pool?: string;
             /**
