@@ -119,6 +119,8 @@ type Config struct {
 	SDK SDK
 	// ShareLibrary is the library with which GPUs are divided among jobs, native/gpushare; none are if left out.
 	ShareLibrary []byte
+	// MPSControl is the name or path of NVIDIA's program that starts MPS; nvidia-cuda-mps-control if left out.
+	MPSControl string
 	// GPUBypass is what is done about ranks that get around it: BypassWarn, also if left out, or BypassEvict.
 	GPUBypass string
 
@@ -397,6 +399,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	}
 
 	a.pruneIntake(adopted)
+	a.gpuShares.adopted()
 	a.log.Info("agent started", "node", a.identity.Node(), "server", a.cfg.Server, "adopted", len(adopted))
 
 	// The loops outlive ctx for as long as the exit takes.

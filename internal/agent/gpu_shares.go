@@ -26,10 +26,12 @@ import (
 type gpuShares struct {
 	agent   *Agent
 	library string // its file; "" if GPUs cannot be shared here
+	mps     share.Daemons
 
-	mu    sync.Mutex
-	gpus  map[string]*share.Broker // by UUID
-	ranks map[string]*sharingRank  // by name of the run directory
+	mu       sync.Mutex
+	complete bool                     // all ranks are known, also those that an earlier agent process started
+	gpus     map[string]*share.Broker // by UUID
+	ranks    map[string]*sharingRank  // by name of the run directory
 	// ended is what ranks have had that have ended, by the name under which their use is reported.
 	ended map[string]*job.ShareUse
 }
@@ -47,7 +49,8 @@ type sharingRank struct {
 
 func newGPUShares(a *Agent) *gpuShares {
 	return &gpuShares{
-		agent: a, gpus: map[string]*share.Broker{}, ranks: map[string]*sharingRank{}, ended: map[string]*job.ShareUse{},
+		agent: a, mps: share.Daemons{Dir: a.cfg.Dir, Program: cmp.Or(a.cfg.MPSControl, "nvidia-cuda-mps-control")},
+		gpus: map[string]*share.Broker{}, ranks: map[string]*sharingRank{}, ended: map[string]*job.ShareUse{},
 	}
 }
 
@@ -115,6 +118,16 @@ func (g *gpuShares) Open(s rundir.Spec, folder string, user *sandbox.User) error
 	}
 
 	uuid := s.Devices[0]
+	mode := share.Whole
+
+	if s.MPS != "" {
+		if err := g.mps.Use(context.Background(), uuid, s.Name()); err != nil {
+			return err
+		}
+
+		mode = share.MPS
+	}
+
 	tenant := share.Job{
 		ID: s.Name(), Folder: folder, UUID: uuid, Terms: terms, Cap: g.capOf(&s.Launch, uuid), UID: -1, GID: -1,
 	}
@@ -138,6 +151,8 @@ func (g *gpuShares) Open(s rundir.Spec, folder string, user *sandbox.User) error
 		return errors.Join(err, g.closeIfUnused(uuid))
 	}
 
+	// All on this GPU share it in the same way. One in another way may be about to end.
+	broker.Fix(mode)
 	g.ranks[s.Name()] = &sharingRank{key: key{s.Run, s.Rank}, uuid: uuid}
 
 	return nil
@@ -145,6 +160,14 @@ func (g *gpuShares) Open(s rundir.Spec, folder string, user *sandbox.User) error
 
 // End takes the share of a rank back.
 func (g *gpuShares) End(s rundir.Spec) {
+	g.endShare(s)
+
+	if s.MPS != "" {
+		g.tidyMPS()
+	}
+}
+
+func (g *gpuShares) endShare(s rundir.Spec) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
@@ -261,6 +284,10 @@ func (g *gpuShares) usesOf(uuid string) map[string]*job.ShareUse {
 		rank := g.ranks[name]
 		if rank == nil {
 			continue
+		}
+
+		if mode == share.MPS { // nobody sees which of them has the GPU when
+			use.Held, use.Demanded, use.Entitled = 0, 0, 0
 		}
 
 		found[rank.key.name()] = &job.ShareUse{

@@ -42,6 +42,12 @@ const sharedMemory = 16 << 30 // of the GPU
 
 func newSharedNode(t *testing.T) *sharedNode {
 	t.Helper()
+	return newSharedNodeIn(t, t.TempDir())
+}
+
+// newSharedNodeIn is newSharedNode with the agent's data in a folder.
+func newSharedNodeIn(t *testing.T, dir string) *sharedNode {
+	t.Helper()
 
 	n := &sharedNode{fakeYard: newYard(t), built: t.TempDir()}
 	if err := sharetest.Build(t.Context(), n.built, ""); err != nil {
@@ -54,8 +60,9 @@ func newSharedNode(t *testing.T) *sharedNode {
 	}
 
 	n.gpu = sharetest.New(t, sharedMemory, n.built)
-	n.cfg = realConfig(t, n.fakeYard)
+	n.cfg = realConfigIn(t, n.fakeYard, dir)
 	n.cfg.ShareLibrary = library
+	n.cfg.MPSControl = filepath.Join(n.built, sharetest.MPSControl)
 	n.cfg.InventoryEvery = 20 * time.Millisecond
 	n.cfg.Inventory = func(context.Context) (inventory.Found, error) {
 		n.lock.Lock()

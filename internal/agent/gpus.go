@@ -156,6 +156,7 @@ func (a *Agent) refreshInventory(ctx context.Context) {
 		a.shared.lookAll(ctx)
 		a.noteInventory(found, had)
 		a.gpuShares.observe(&found)
+		a.gpuShares.tidyMPS()
 	}
 
 	a.noteProblem("inventory", errors.Join(append(found.Problems, err)...))
@@ -175,6 +176,7 @@ func (a *Agent) isolation() fleet.Isolation {
 func (a *Agent) noteInventory(found inventory.Found, had []int) {
 	found.Inventory.Limits = a.rt.Limits()
 	found.Inventory.Shares = a.gpuShares.version(found.Inventory.GPUs)
+	found.Inventory.MPS = found.Inventory.Shares != "" && a.gpuShares.noMPS() == nil
 	found.Inventory.Isolation = a.isolation()
 	found.Inventory.MixUsers = a.cfg.MixUsers
 	found.Inventory.Metadata = a.cfg.Metadata

@@ -400,6 +400,10 @@ func (a *Agent) start(ctx context.Context, r rankState, tries map[key]int) error
 	}
 
 	spec.ShareLibrary, err = a.gpuShares.libraryFor(&spec)
+	if err == nil {
+		spec.MPS, err = a.gpuShares.mpsFor(&spec)
+	}
+
 	if err != nil {
 		return a.startFailed(k, want.Launch.UID, err, tries)
 	}

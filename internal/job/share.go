@@ -13,6 +13,9 @@ const (
 	ShareOpportunistic ShareClass = "opportunistic"
 )
 
+// ShareModeMPS is the mode of a GPU that jobs share through NVIDIA MPS. Nobody measures which of them has it when.
+const ShareModeMPS = "mps"
+
 // ShareUse is what a rank has had of a GPU that it shares, by the clock of the agent that divides it.
 type ShareUse struct {
 	Mode     string  `json:"mode" enum:"whole,open,token,mig,mps" doc:"how the GPU is divided at the moment"`

@@ -35,5 +35,6 @@ fake() { gcc -std=gnu11 -O2 -Wall -Wextra -Werror "$@"; }
 fake -fPIC -shared -Wl,-soname,libcuda.so.1 -o "$1/libcuda.so.1" "$here/fake/cuda.c"
 fake -fPIC -shared -Wl,-soname,libnvidia-ml.so.1 -o "$1/libnvidia-ml.so.1" "$here/fake/nvml.c"
 fake -o "$1/nvidia-smi" "$here/fake/smi.c"
+install "$here/fake/mps-control.sh" "$1/nvidia-cuda-mps-control"
 fake "${program[@]}" -o "$1/trainer" "$here/fake/trainer.c"
 fake -DLINKED -o "$1/trainer-linked" "$here/fake/trainer.c" "$1/libcuda.so.1"

@@ -57,7 +57,8 @@ func (p *Process) introduce(root, dir string) {
 // runsDir is where the run directories are in the data directory.
 const runsDir = "runs/"
 
-// ofRun reports whether a process was started for a run below dir, and for which rank.
+// ofRun reports whether a process was started for runs below dir, and for which rank. MPS daemons and their servers are
+// for several.
 func ofRun(root string, pid int, dir string) (rank string, ours bool) {
 	environ := readText(filepath.Join(root, "proc", strconv.Itoa(pid), "environ"))
 	for entry := range strings.SplitSeq(environ, "\x00") {
@@ -73,13 +74,22 @@ func ofRun(root string, pid int, dir string) (rank string, ours bool) {
 
 			return rank, true
 		}
+
+		if folder, ok := strings.CutPrefix(entry, mpsVar); ok {
+			rel, err := filepath.Rel(dir, folder)
+			ours = err == nil && filepath.IsLocal(rel)
+		}
 	}
 
-	return "", false
+	return "", ours
 }
 
-// rankDirVar is the variable in which the runtime passes a rank its directory.
-const rankDirVar = "TRAINYARD_RANK_DIR="
+const (
+	// rankDirVar is the variable in which the runtime passes a rank its directory.
+	rankDirVar = "TRAINYARD_RANK_DIR="
+	// mpsVar is the variable with the sockets of an MPS daemon.
+	mpsVar = "CUDA_MPS_PIPE_DIRECTORY="
+)
 
 // parent returns the parent of a process, 0 if unknown.
 func parent(root string, pid int) int {

@@ -1,7 +1,9 @@
 package runtime
 
 import (
+	"cmp"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -50,6 +52,12 @@ func environment(base map[string]string, rec *rundir.Record, data string) []stri
 
 	if s.ShareLibrary != "" && s.Launch.Image == "" { // in containers a file names it
 		env["LD_PRELOAD"] = strings.TrimSuffix(s.ShareLibrary+":"+env["LD_PRELOAD"], ":")
+	}
+
+	if s.MPS != "" {
+		part := cmp.Or(s.Launch.ShareLimit, s.Launch.Share)
+		env["CUDA_MPS_PIPE_DIRECTORY"] = s.MPS
+		env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = strconv.Itoa(int(math.Round(part * 100)))
 	}
 
 	bypassProxy(env)

@@ -41,6 +41,8 @@ type Spec struct {
 	Visible []string `json:"visible,omitempty"`
 	// ShareLibrary is the library with which the program is held back on the GPU that it shares; "" if it shares none.
 	ShareLibrary string `json:"share_library,omitempty"`
+	// MPS is where the program finds the MPS daemon through which it shares its GPU; "" if it does not.
+	MPS string `json:"mps,omitempty"`
 	// Secrets are the values of those that the launch names. They are never written to the disk.
 	Secrets []wire.SecretValue `json:"-"`
 	// RegistryAuth are the credentials that the launch names. They are not written either.

@@ -2,7 +2,7 @@
 //
 // Its driver and its NVML are libraries that are built from native/gpushare/fake, and the GPU is a file that all
 // processes with them map. The test program is like a training loop. An agent finds the GPU if it has the environment
-// of Env and the folder of the driver on its PATH, where there is an nvidia-smi.
+// of Env and the folder of the driver on its PATH, where there are an nvidia-smi and an nvidia-cuda-mps-control.
 package sharetest
 
 import (
@@ -34,6 +34,8 @@ const (
 const (
 	Library = "libtrainyard-gpu.so"
 	Trainer = "trainer"
+	// MPSControl starts MPS daemons, and writes what it did to a file of its name with .log.
+	MPSControl = "nvidia-cuda-mps-control"
 )
 
 // Build builds the library, the fake driver and the test programs into a folder. sanitize is a sanitizer of the
