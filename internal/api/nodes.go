@@ -168,8 +168,8 @@ type GPUShare struct {
 
 // ShareUse is what a job gets of a GPU that it shares.
 type ShareUse struct {
-	Got        float64    `json:"got" doc:"part of the time in which it had the GPU, between the two newest measurements, 0 to 1"`
-	Wanted     float64    `json:"wanted" doc:"part of the time in which it had the GPU or waited for it"`
+	Got        float64    `json:"got" doc:"part of the time in which it had the GPU, between the two newest measurements, 0 to 1; 0 in mode mps, where it is not measured"`
+	Wanted     float64    `json:"wanted" doc:"part of the time in which it had the GPU or waited for it; 0 in mode mps"`
 	Served     *float64   `json:"served,omitempty" doc:"how much of what it wanted it has had so far, 0 to 1"`
 	Mode       string     `json:"mode" enum:"whole,open,token,mig,mps" doc:"how the GPU is divided at the moment"`
 	Memory     job.Bytes  `json:"memory,omitempty" doc:"memory of the GPU that it has"`

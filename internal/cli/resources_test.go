@@ -435,6 +435,7 @@ func TestANodeTellsWhatIsWrongWithItsGPUs(t *testing.T) {
 		{Job: "j7", Owner: "ada", Share: 0.5, Class: job.ShareGuaranteed, Limit: 0.5, Memory: 20 << 30, Use: &api.ShareUse{
 			Got: 0.31, Wanted: 1, Mode: "token", Memory: 3 << 30, ShortSince: new(ago(time.Minute)),
 		}},
+		{Job: "j8", Owner: "ada", Share: 0.25, Class: job.ShareNormal, Use: &api.ShareUse{Mode: job.ShareModeMPS}},
 		{Job: "j9", Owner: "bob", Share: 0.25, Class: job.ShareNormal},
 	}
 	n.GPUs[1].Error, n.GPUs[1].Health = "it fell off the bus", "Xid 79 at 10:58"

@@ -9,6 +9,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/cli/table"
 	"trainyard/internal/humanize"
+	"trainyard/internal/job"
 )
 
 // sharers names the jobs that share a GPU: "j1 50%, j2 25%".
@@ -44,7 +45,11 @@ func shareCells(s *api.GPUShare) []table.Cell {
 	color := table.NoColor
 
 	if u := s.Use; u != nil {
-		gets, wants, mode = humanize.Percent(u.Got), humanize.Percent(u.Wanted), u.Mode
+		mode = u.Mode
+		if mode != job.ShareModeMPS {
+			gets, wants = humanize.Percent(u.Got), humanize.Percent(u.Wanted)
+		}
+
 		memory = strings.TrimSuffix(humanize.Size(u.Memory)+" of "+memory, " of ")
 
 		if u.ShortSince != nil {

@@ -193,6 +193,10 @@ func partText(r *job.Resources, kinds []string) string {
 		text += " with " + humanize.Size(r.GPUMemory.Min) + " of its memory"
 	}
 
+	if r.ShareMPS {
+		text += " through MPS"
+	}
+
 	return text
 }
 

@@ -21,7 +21,7 @@ func TestWhoSharesAGPUIsShown(t *testing.T) {
 	ada, bob := y.researcher("ada"), y.researcher("bob")
 
 	inv := someInventory()
-	inv.Shares = "1"
+	inv.Shares, inv.MPS = "1", true
 	inv.GPUs = []fleet.GPU{{Index: 0, UUID: "GPU-1", Model: "NVIDIA H200", Memory: 141 << 30}}
 	n := y.join("n1")
 	n.listen()
@@ -55,7 +55,7 @@ func TestWhoSharesAGPUIsShown(t *testing.T) {
 	y.must(err)
 
 	shares := node.GPUs[0].Shares
-	if node.Shares != "1" || len(shares) != 2 || shares[0].Job != first || shares[0].Owner != "ada" || shares[0].Share != 0.5 ||
+	if node.Shares != "1" || !node.MPS || len(shares) != 2 || shares[0].Job != first || shares[0].Owner != "ada" || shares[0].Share != 0.5 ||
 		shares[0].Memory != 20<<30 || shares[0].Class != job.ShareNormal || shares[0].Use.Got != 0.3 ||
 		shares[0].Use.Wanted != 1 {
 		t.Fatalf("the GPU is shared by %+v", shares)
@@ -86,6 +86,13 @@ func TestWhoSharesAGPUIsShown(t *testing.T) {
 	if at := len(events) - 1; events[at].Kind != "share.short" || events[at].Owner != "ada" || events[at].Run != run ||
 		!strings.Contains(events[at].Reason, "got less than its share of 50% of GPU 0 of n1") {
 		t.Errorf("the last event is %+v", events[at])
+	}
+
+	d, err = ada.Job(t.Context(), y.submit(ada, "run: train\nresources: {gpu_share: 0.25, share_mps: true}")[0].ID)
+	y.must(err)
+
+	if d.Resources != "25% of 1 GPU through MPS" {
+		t.Errorf("it asks for %q", d.Resources)
 	}
 
 	n.tell(api.RankReport{Run: run, State: job.RunEnded, Started: began, Ended: y.clock.Now()})

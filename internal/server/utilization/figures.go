@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"trainyard/internal/id"
+	"trainyard/internal/job"
 )
 
 // fresh is how old a measurement may be that is shown as the state of a GPU.
@@ -38,6 +39,7 @@ type sharedGPU struct {
 type sharedUse struct {
 	promised, got         float64
 	jobs, short, bypassed int
+	unmeasured            bool // what they get
 }
 
 // Describe is part of prometheus.Collector.
@@ -57,7 +59,10 @@ func (r *Recorder) Collect(ch chan<- prometheus.Metric) {
 		}
 
 		gauge(r.figures.promised, use.promised)
-		gauge(r.figures.got, use.got)
+		if !use.unmeasured {
+			gauge(r.figures.got, use.got)
+		}
+
 		gauge(r.figures.jobs, float64(use.jobs), "all")
 		gauge(r.figures.jobs, float64(use.short), "short")
 		gauge(r.figures.jobs, float64(use.bypassed), "bypassed")
@@ -87,6 +92,7 @@ func (r *Recorder) sharedGPUs() map[sharedGPU]*sharedUse {
 		use.jobs++
 		use.promised += first.Share.Asked
 		use.got += first.Share.Got
+		use.unmeasured = use.unmeasured || first.Last.Share != nil && first.Last.Share.Mode == job.ShareModeMPS
 
 		if first.Share.Reported {
 			use.short++

@@ -149,4 +149,12 @@ func TestMetricsOfSharedGPUs(t *testing.T) {
 	if families, err := registry.Gather(); err != nil || len(families) != 3 || len(families[1].GetMetric()) != 3 {
 		t.Errorf("%d metrics, %v: %v", len(families), err, families)
 	}
+
+	// What jobs get through MPS nobody measures, and nobody is said to get nothing.
+	u := job.Use{At: begun.Add(time.Minute), Share: &job.ShareUse{Mode: job.ShareModeMPS}}
+	k.Take(t.Context(), "n1", []api.RankReport{{Run: "j1.1", State: job.RunRunning, Use: &u}}, k.orders)
+
+	if families, err := registry.Gather(); err != nil || len(families) != 2 {
+		t.Errorf("with MPS %d metrics, %v: %v", len(families), err, families)
+	}
 }

@@ -5072,7 +5072,7 @@ export interface components {
             denials?: number;
             /**
              * Format: double
-             * @description part of the time in which it had the GPU, between the two newest measurements, 0 to 1
+             * @description part of the time in which it had the GPU, between the two newest measurements, 0 to 1; 0 in mode mps, where it is not measured
              */
             got: number;
             /** @description memory of the GPU that it has */
@@ -5094,7 +5094,7 @@ export interface components {
             short_since?: string;
             /**
              * Format: double
-             * @description part of the time in which it had the GPU or waited for it
+             * @description part of the time in which it had the GPU or waited for it; 0 in mode mps
              */
             wanted: number;
         };
