@@ -4,6 +4,7 @@ package shares_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,6 +18,8 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/clock"
 	"trainyard/internal/id"
+	"trainyard/internal/job"
+	"trainyard/internal/tenant"
 	"trainyard/test/yardtest"
 )
 
@@ -63,7 +66,18 @@ func await(t *testing.T, what string, ask func(context.Context) (bool, error)) {
 	}
 }
 
-func TestJobsOfAYardGetTheirSharesOfAGPU(t *testing.T) {
+// sharedYard is a yard with one node that has one fake GPU.
+type sharedYard struct {
+	*yardtest.Yard
+	t     *testing.T
+	built string // the folder with the driver and the test program
+	gpu   *sharetest.GPU
+	admin *api.Client
+}
+
+func openYard(t *testing.T) *sharedYard {
+	t.Helper()
+
 	built := t.TempDir()
 	if err := sharetest.Build(t.Context(), built, ""); err != nil {
 		t.Fatal(err)
@@ -107,40 +121,114 @@ func TestJobsOfAYardGetTheirSharesOfAGPU(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	client, err := y.Client(y.Admin())
+	admin, err := y.Client(y.Admin())
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	submit := func(part float64, more string) id.Job {
-		t.Helper()
+	return &sharedYard{Yard: y, t: t, built: built, gpu: gpu, admin: admin}
+}
 
-		file := fmt.Sprintf("run: %s/%s kernel=600 sync=1000000\nresources: {gpus: 1, gpu_share: %g, gpu_memory: 8GB%s}\n"+
-			"env: {FAKE_GPU: %q, LD_LIBRARY_PATH: %q}\n", built, sharetest.Trainer, part, more, gpu.Env()["FAKE_GPU"], built)
+// submit submits a job that uses a part of the GPU. more are further fields of its resources.
+func (y *sharedYard) submit(who *api.Client, part float64, more string) id.Job {
+	y.t.Helper()
 
-		reply, err := client.Submit(t.Context(), api.SubmitRequest{File: file}, "")
+	file := fmt.Sprintf("run: %s/%s kernel=600 sync=1000000\nresources: {gpus: 1, gpu_share: %g, gpu_memory: 8GB%s}\n"+
+		"env: {FAKE_GPU: %q, LD_LIBRARY_PATH: %q}\n", y.built, sharetest.Trainer, part, more, y.gpu.Env()["FAKE_GPU"], y.built)
+
+	reply, err := who.Submit(y.t.Context(), api.SubmitRequest{File: file}, "")
+	if err != nil {
+		y.t.Fatal(err)
+	}
+
+	return reply.Jobs[0].ID
+}
+
+// awaitMode waits until a job uses the GPU in a mode.
+func (y *sharedYard) awaitMode(j id.Job, mode string) {
+	y.t.Helper()
+	await(y.t, fmt.Sprintf("%s on the GPU in mode %s", j, mode), func(ctx context.Context) (bool, error) {
+		d, err := y.admin.Job(ctx, j)
 		if err != nil {
-			t.Fatal(err)
+			return false, err
 		}
 
-		return reply.Jobs[0].ID
-	}
+		return d.Share != nil && d.Share.Use != nil && d.Share.Use.Mode == mode, fmt.Errorf("%+v", d.Share)
+	})
+}
+
+func TestJobsOfAYardGetTheirSharesOfAGPU(t *testing.T) {
+	y := openYard(t)
 
 	// The limit needs the token, however little a busy machine lets programs do with the GPU.
-	high, low := submit(0.7, ", share_limit: 0.99"), submit(0.3, "")
+	high, low := y.submit(y.admin, 0.7, ", share_limit: 0.99"), y.submit(y.admin, 0.3, "")
 
 	for _, j := range []id.Job{high, low} {
-		await(t, string(j)+" has had turns on the GPU", func(ctx context.Context) (bool, error) {
-			d, err := client.Job(ctx, j)
-			if err != nil {
-				return false, err
-			}
-
-			return d.Share != nil && d.Share.Use != nil && d.Share.Use.Mode == "token", fmt.Errorf("%+v", d.Share)
-		})
+		y.awaitMode(j, "token")
 	}
 
-	measure(t, gpu, high, low)
+	measure(t, y.gpu, high, low)
+}
+
+// TestJobsOfOneOwnerShareAGPUThroughMPS: a job of somebody else waits, though half of the GPU is left, until they have
+// ended and their daemon with them.
+func TestJobsOfOneOwnerShareAGPUThroughMPS(t *testing.T) {
+	y := openYard(t)
+
+	_, err := y.admin.PutUser(t.Context(), "bob", api.UserRequest{Role: tenant.Researcher})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	token, err := y.admin.CreateToken(t.Context(), api.TokenRequest{Kind: tenant.AccessToken, Owner: "bob"})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	bob, err := y.Client(token.Text)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	await(t, "a node with MPS", func(ctx context.Context) (bool, error) {
+		n, err := y.admin.Node(ctx, "n1")
+		return err == nil && n.MPS, err
+	})
+
+	const through = ", share_mps: true"
+	first, second := y.submit(y.admin, 0.25, through), y.submit(y.admin, 0.25, through+", share_limit: 0.5")
+
+	for _, j := range []id.Job{first, second} {
+		y.awaitMode(j, job.ShareModeMPS)
+	}
+
+	other := y.submit(bob, 0.25, through)
+	await(t, "bob's job to wait for them", func(ctx context.Context) (bool, error) {
+		d, err := bob.Job(ctx, other)
+		if err != nil || d.Why == nil {
+			return false, err
+		}
+
+		return strings.Contains(d.Why.Sentence, "with MPS the fault of one job ends the others"), errors.New(d.Why.Sentence)
+	})
+
+	node, err := bob.Node(t.Context(), "n1")
+	if err != nil || len(node.GPUs[0].Shares) != 2 || node.GPUs[0].Shares[0].Use.Mode != job.ShareModeMPS {
+		t.Errorf("the node shows %+v, %v", node.GPUs[0].Shares, err)
+	}
+
+	for _, j := range []id.Job{first, second} {
+		if _, err := y.admin.CancelJob(t.Context(), j); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	y.awaitMode(other, job.ShareModeMPS)
+
+	done, err := os.ReadFile(filepath.Join(y.built, sharetest.MPSControl+".log"))
+	if err != nil || !strings.HasPrefix(string(done), "start "+sharetest.UUID+"\n") {
+		t.Errorf("what was done with MPS: %q, %v", done, err)
+	}
 }
 
 // measure waits until a job with a share of 0.7 has had about that part of the work of a GPU while both ran. The ends
