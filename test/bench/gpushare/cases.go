@@ -130,7 +130,9 @@ func measureFull(ctx context.Context, st *stage) error {
 
 // query asks the driver for something about the GPU.
 func query(ctx context.Context, what string) (string, error) {
-	text, err := exec.CommandContext(ctx, "nvidia-smi", "--id=0", "--query-gpu="+what, "--format=csv,noheader,nounits").Output()
+	cmd := exec.CommandContext(ctx, "nvidia-smi", "--id=0", "--query-gpu="+what, "--format=csv,noheader,nounits")
+
+	text, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("ask nvidia-smi for %s: %w", what, err)
 	}

@@ -3,8 +3,8 @@
 //	go run ./test/bench/gpushare -library libtrainyard-gpu.so -out build/bench/gpushare.json
 //
 // It starts programs (train.py, with PyTorch) alone and beside each other: with shares, with the driver's time-slicing
-// and with MPS. It prints a table and writes the figures. As gpushare serve it is the broker of such a run, which can be
-// killed.
+// and with MPS. It prints a table and writes the figures. As gpushare serve it is the broker of such a run, which can
+// be killed.
 package main
 
 import (

@@ -375,7 +375,7 @@ func (st *stage) startMPS(ctx context.Context) ([]string, error) {
 }
 
 func (st *stage) stopMPS() error {
-	cmd := exec.Command("nvidia-cuda-mps-control") //nolint:noctx // also after the benchmark was interrupted
+	cmd := exec.Command("nvidia-cuda-mps-control") // also after the benchmark was interrupted
 	cmd.Env = append(os.Environ(), "CUDA_MPS_PIPE_DIRECTORY="+st.folder)
 	cmd.Stdin = strings.NewReader("quit\n")
 

@@ -27,7 +27,8 @@ type use struct {
 }
 
 // serve divides a GPU among jobs until the input ends: gpushare serve FOLDER UUID JOB…, with jobs such as
-// a:weight=0.7,limit=0.8,class=normal,cap=10,interactive. A job's programs get the folder FOLDER/a in their environment.
+// a:weight=0.7,limit=0.8,class=normal,cap=10,interactive. A job's programs get the folder FOLDER/a in their
+// environment.
 func serve(args []string, stdin io.Reader, stdout io.Writer) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	if err := flags.Parse(args); err != nil {
