@@ -88,6 +88,9 @@ type counting struct {
 	peak int
 }
 
+// Shares reports whether jobs share GPUs under the policy.
+func (c *counting) Shares() bool { return place.Shares(c.Policy) }
+
 // Plan is the plan of the policy.
 func (c *counting) Plan(v *place.View) place.Plan {
 	p := c.Policy.Plan(v)
