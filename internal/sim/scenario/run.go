@@ -167,6 +167,9 @@ type persistent struct {
 	decided  []string
 }
 
+// Shares reports whether the policy lets jobs share GPUs.
+func (p *persistent) Shares() bool { return place.Shares(p.Policy) }
+
 // Plan lets the policy plan, and asks to be asked again.
 func (p *persistent) Plan(v *place.View) place.Plan {
 	plan := p.Policy.Plan(v)
