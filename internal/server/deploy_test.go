@@ -17,6 +17,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"trainyard/internal/api"
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
 	"trainyard/internal/tenant"
@@ -70,6 +71,10 @@ func scrape(t *testing.T) string {
 
 	y.board.Called("testcloud", "list", time.Second, nil)
 	y.advance(time.Minute)
+
+	use := job.Use{At: y.clock.Now(), Share: &job.ShareUse{Mode: "whole"}}
+	y.srv.TakeUse(t.Context(), "a", []api.RankReport{{Run: "j1.1", State: job.RunRunning, Use: &use}},
+		[]yardmaster.Order{{Run: "j1.1", Node: "a", Launch: job.Launch{GPUs: []int{0}, Share: 0.5}}})
 
 	got := y.raw(y.http, http.MethodGet, "/metrics", "", "")
 	if got.status != http.StatusOK {
