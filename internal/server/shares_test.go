@@ -82,7 +82,14 @@ func TestWhoSharesAGPUIsShown(t *testing.T) {
 		t.Errorf("it asks for %q", d.Resources)
 	}
 
-	events := allEvents(t, ada, api.EventFilter{Job: first})
+	var events []api.Event
+
+	eventually(t, "an event about its share", func() bool {
+		events = allEvents(t, ada, api.EventFilter{Job: first})
+
+		return strings.HasPrefix(events[len(events)-1].Kind, "share.")
+	})
+
 	if at := len(events) - 1; events[at].Kind != "share.short" || events[at].Owner != "ada" || events[at].Run != run ||
 		!strings.Contains(events[at].Reason, "got less than its share of 50% of GPU 0 of n1") {
 		t.Errorf("the last event is %+v", events[at])

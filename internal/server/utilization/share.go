@@ -39,12 +39,12 @@ type shareRecord struct {
 
 // addShare compares two measurements of a rank that shares a GPU, and returns what its owner should know.
 func (r *rankRecord) addShare(before, now *job.Use, o *yardmaster.Order) []yardmaster.NoteShare {
-	if now.Share == nil || o == nil || o.Launch.Share == 0 {
+	if now.Share == nil || o.Launch.Share == 0 || len(o.Launch.GPUs) != 1 {
 		return nil
 	}
 
 	if r.Share == nil {
-		r.Share = &shareRecord{GPU: firstOf(o.Launch.GPUs), Asked: o.Launch.Share}
+		r.Share = &shareRecord{GPU: o.Launch.GPUs[0], Asked: o.Launch.Share}
 	}
 
 	var notes []yardmaster.NoteShare
@@ -64,17 +64,11 @@ func (r *rankRecord) addShare(before, now *job.Use, o *yardmaster.Order) []yardm
 	}
 
 	s.Bypassed = u.Bypassed
-	last, elapsed := before.Share, now.At.Sub(before.At)
-	if last == nil || elapsed <= 0 {
-		return notes
-	}
 
-	if u.Demanded < last.Demanded { // the agent was started again and counts from 0
+	last := before.Share
+	if last == nil || u.Demanded < last.Demanded { // nothing was measured before, or another agent counts from 0
 		last = &job.ShareUse{}
 	}
-
-	s.Got = min((u.Held-last.Held)/elapsed.Seconds(), 1)
-	s.Wanted = min((u.Demanded-last.Demanded)/elapsed.Seconds(), 1)
 
 	if u.Denials > last.Denials {
 		if s.Denied.IsZero() || now.At.Sub(s.Denied) >= deniedAgain {
@@ -83,6 +77,14 @@ func (r *rankRecord) addShare(before, now *job.Use, o *yardmaster.Order) []yardm
 
 		s.Denied = now.At
 	}
+
+	if before.Share == nil { // the rest is about the time between two measurements
+		return notes
+	}
+
+	elapsed := now.At.Sub(before.At).Seconds()
+	s.Got = min((u.Held-last.Held)/elapsed, 1)
+	s.Wanted = min((u.Demanded-last.Demanded)/elapsed, 1)
 
 	lacks := u.Short(last)
 	if lacks <= max(shortPart*(u.Entitled-last.Entitled), shortSeconds) {
@@ -105,14 +107,6 @@ func (r *rankRecord) addShare(before, now *job.Use, o *yardmaster.Order) []yardm
 	}
 
 	return notes
-}
-
-func firstOf(gpus []int) int {
-	if len(gpus) == 0 {
-		return 0
-	}
-
-	return gpus[0]
 }
 
 // ShareOf returns what the newest run of a job gets of a GPU that it shares, nil if that is not known.

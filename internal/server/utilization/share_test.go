@@ -2,6 +2,7 @@ package utilization
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +38,7 @@ func (k *kit) had(second int, held, demanded, entitled float64, change func(*job
 	}
 
 	k.report("j1.1", 0, second, job.Use{Share: u}, job.RunRunning)
+	k.Deliver(k.Context())
 }
 
 func TestAJobThatGetsLessThanItsShareIsReportedOnce(t *testing.T) {
@@ -124,21 +126,94 @@ func TestRefusedMemoryAndRemovedLibrariesAreReported(t *testing.T) {
 	}
 }
 
+// A program allocates most of its memory at once, often before it is measured for the first time.
+func TestMemoryThatIsRefusedBeforeTheFirstMeasurementIsReported(t *testing.T) {
+	t.Parallel()
+	k, notes := sharingKit(t)
+
+	for i := range 3 {
+		k.had(5*i, 0, 0, 0, func(u *job.ShareUse) { u.Denials = 2 })
+	}
+
+	if len(*notes) != 1 || (*notes)[0].Kind != yardmaster.ShareDenied {
+		t.Errorf("%+v", *notes)
+	}
+}
+
+// TestReportsDoNotWaitForEvents lets the yard take long to store an event: reports are taken in meanwhile, and the
+// owner learns of everything once, in order.
+func TestReportsDoNotWaitForEvents(t *testing.T) {
+	t.Parallel()
+	k, _ := sharingKit(t)
+
+	stored, called := make(chan struct{}), make(chan yardmaster.ShareNote)
+	k.Note = func(ctx context.Context, n yardmaster.NoteShare) {
+		select {
+		case <-stored:
+		case <-time.After(time.Minute):
+			t.Error("a report waits for an event")
+		}
+
+		select {
+		case called <- n.Kind:
+		case <-ctx.Done():
+		}
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	over := make(chan struct{})
+
+	go func() {
+		defer close(over)
+
+		k.Recorder.Run(ctx)
+	}()
+
+	report := func(second, denials, bypassed int) {
+		k.report("j1.1", 0, second, job.Use{Share: &job.ShareUse{Denials: denials, Bypassed: bypassed}}, job.RunRunning)
+	}
+
+	report(0, 0, 1)
+	report(5, 1, 1)
+	report(5000, 2, 1) // the note about the first refusal has not been sent yet
+	report(5005, 2, 1)
+	close(stored)
+
+	for _, want := range []yardmaster.ShareNote{yardmaster.ShareBypassed, yardmaster.ShareDenied} {
+		if got := <-called; got != want {
+			t.Errorf("%s is reported, want %s", got, want)
+		}
+	}
+
+	stop()
+	<-over
+
+	if n, waits := k.nextNote(); waits {
+		t.Errorf("%+v is left", n)
+	}
+}
+
 func TestMetricsOfSharedGPUs(t *testing.T) {
 	t.Parallel()
 	k, _ := sharingKit(t)
 	k.orders = append(k.orders, yardmaster.Order{Run: "j2.1", Node: "n1", Launch: job.Launch{GPUs: []int{1}, Share: 0.25}})
 
 	for i := range 2 {
-		for run, held := range map[id.Run]float64{"j1.1": 5, "j2.1": 2} {
+		for run, held := range map[id.Run]float64{"j1.1": 3, "j2.1": 2} {
 			u := job.Use{At: begun.Add(time.Duration(10*i) * time.Second), Share: &job.ShareUse{
 				Mode: "token", Held: held * float64(i), Demanded: 10 * float64(i), Entitled: 2 * float64(i),
 			}}
+			if run == "j1.1" { // it gets 3 of its 5 seconds
+				u.Share.Entitled = 5 * float64(i)
+			} else {
+				u.Share.Bypassed = 1
+			}
+
 			k.Take(t.Context(), "n1", []api.RankReport{{Run: run, State: job.RunRunning, Use: &u}}, k.orders)
 		}
 	}
 
-	want := sharedUse{promised: 0.75, got: 0.7, jobs: 2}
+	want := sharedUse{promised: 0.75, got: 0.5, jobs: 2, short: 1, bypassed: 1}
 	if all := k.sharedGPUs(); len(all) != 1 || *all[sharedGPU{"n1", 1}] != want {
 		t.Errorf("the GPUs are %+v, want %+v", all[sharedGPU{"n1", 1}], want)
 	}
@@ -146,8 +221,32 @@ func TestMetricsOfSharedGPUs(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(k.Recorder)
 
-	if families, err := registry.Gather(); err != nil || len(families) != 3 || len(families[1].GetMetric()) != 3 {
-		t.Errorf("%d metrics, %v: %v", len(families), err, families)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	got := map[string]float64{}
+
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+
+			got[name] = m.GetGauge().GetValue()
+		}
+	}
+
+	if want := map[string]float64{
+		"trainyard_gpu_share_promised_ratio 1 n1": 0.75,
+		"trainyard_gpu_share_got_ratio 1 n1":      0.5,
+		"trainyard_gpu_share_jobs 1 n1 all":       2,
+		"trainyard_gpu_share_jobs 1 n1 short":     1,
+		"trainyard_gpu_share_jobs 1 n1 bypassed":  1,
+	}; !maps.Equal(got, want) {
+		t.Errorf("the metrics are %v, want %v", got, want)
 	}
 
 	// What jobs get through MPS nobody measures, and nobody is said to get nothing.

@@ -27,7 +27,7 @@ type Deps struct {
 	Store store.Store
 	Clock clock.Clock
 	Log   *slog.Logger
-	// Note records what the owner of a job should know about its part of a GPU.
+	// Note records what the owner of a job should know about its part of a GPU. It may take long: no report waits for it.
 	Note func(ctx context.Context, n yardmaster.NoteShare)
 }
 
@@ -43,9 +43,11 @@ type Recorder struct {
 	Deps
 
 	figures figures
+	noted   chan struct{} // holds a value while notes wait that nobody was woken for
 
-	mu   sync.Mutex
-	jobs map[id.Job]*record
+	mu    sync.Mutex
+	jobs  map[id.Job]*record
+	notes []yardmaster.NoteShare // that have not been sent, the oldest first
 }
 
 // record is what is known of a job that has not ended.
@@ -58,7 +60,7 @@ type record struct {
 
 // New returns a recorder that knows nothing yet.
 func New(d Deps) *Recorder {
-	return &Recorder{Deps: d, figures: newFigures(), jobs: map[id.Job]*record{}}
+	return &Recorder{Deps: d, figures: newFigures(), noted: make(chan struct{}, 1), jobs: map[id.Job]*record{}}
 }
 
 // Take takes in what a node reports about ranks that are assigned to it.
@@ -75,9 +77,7 @@ func (r *Recorder) Take(ctx context.Context, n id.Node, ranks []api.RankReport, 
 			continue
 		}
 
-		for _, note := range r.take(ctx, name, n, one, order) {
-			r.Note(ctx, note)
-		}
+		r.take(ctx, name, n, one, order)
 	}
 }
 
@@ -92,10 +92,8 @@ func assigned(orders []yardmaster.Order, r *api.RankReport) *yardmaster.Order {
 	return nil
 }
 
-// take takes in what one rank uses, and returns what its owner should know about its part of a GPU.
-func (r *Recorder) take(
-	ctx context.Context, name id.Job, n id.Node, one *api.RankReport, o *yardmaster.Order,
-) []yardmaster.NoteShare {
+// take takes in what one rank uses, and notes what its owner should know about its part of a GPU.
+func (r *Recorder) take(ctx context.Context, name id.Job, n id.Node, one *api.RankReport, o *yardmaster.Order) {
 	known, err := r.open(ctx, name)
 	if err != nil {
 		r.Log.WarnContext(ctx, "what a job used before is not known; it is recorded anew", "job", name, "error", err)
@@ -108,7 +106,7 @@ func (r *Recorder) take(
 
 	if known.Run != one.Run {
 		if _, before, _ := known.Run.Split(); before > epochOf(one.Run) {
-			return nil // of an earlier run
+			return // of an earlier run
 		}
 
 		known.follow(one.Run)
@@ -127,10 +125,12 @@ func (r *Recorder) take(
 	known.changed = true
 
 	if ended || !one.Use.At.After(before.At) {
-		return nil
+		return
 	}
 
-	return rank.addShare(&before, one.Use, o)
+	for _, note := range rank.addShare(&before, one.Use, o) {
+		r.note(note)
+	}
 }
 
 func epochOf(r id.Run) int {
@@ -188,8 +188,13 @@ func (r *Recorder) Follow(b *yardmaster.Batch) {
 	}
 }
 
-// Run stores what has changed until ctx ends.
+// Run stores what has changed, and sends notes, until ctx ends.
 func (r *Recorder) Run(ctx context.Context) {
+	var sender sync.WaitGroup
+
+	sender.Go(func() { r.deliverAll(ctx) })
+	defer sender.Wait()
+
 	clock.Every(ctx, r.Clock, flushEvery, func(time.Time) { r.Flush(ctx) })
 
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)

@@ -158,6 +158,7 @@ func (m *month) TakeMetrics(ctx context.Context, r *api.MetricsReport) error {
 // TakeUse hands what runs use to the recorder.
 func (m *month) TakeUse(ctx context.Context, n id.Node, ranks []api.RankReport, orders []yardmaster.Order) {
 	m.use.Take(ctx, n, ranks, orders)
+	m.use.Deliver(ctx)
 }
 
 // keeps says of which runs the output is kept: of the last days, and of those that failed.
