@@ -263,7 +263,7 @@ func (m *Matcher) FitsPart(r *Room, c *share.Cut) (shared, free uint64, ok bool)
 	shared, free = m.gpus(r, shared&r.Sound), m.gpus(r, r.Free)
 
 	for set := free; set != 0; set &= set - 1 {
-		if g := (share.GPU{Memory: r.memoryOf(set & -set)}); g.Fits(c) != share.NoObstacle {
+		if g := (share.GPU{Memory: r.MemoryOf(set & -set)}); g.Fits(c) != share.NoObstacle {
 			free &^= set & -set
 		}
 	}
@@ -273,10 +273,11 @@ func (m *Matcher) FitsPart(r *Room, c *share.Cut) (shared, free uint64, ok bool)
 
 // Shared returns the i-th of the GPUs that are shared, with who shares it.
 func (r *Room) Shared(i int) share.GPU {
-	return share.GPU{Memory: r.memoryOf(r.Parts[i].GPU), Cuts: r.Parts[i].Cuts}
+	return share.GPU{Memory: r.MemoryOf(r.Parts[i].GPU), Cuts: r.Parts[i].Cuts}
 }
 
-func (r *Room) memoryOf(gpu uint64) job.Bytes {
+// MemoryOf returns the memory of a GPU of the node, 0 if that is unknown.
+func (r *Room) MemoryOf(gpu uint64) job.Bytes {
 	if g := r.Node.Inventory.GPU(bits.TrailingZeros64(gpu)); g != nil {
 		return g.Memory
 	}

@@ -213,6 +213,10 @@ func (d *driver) spec() *job.Spec {
 		res.Nodes = job.Range{Min: n, Max: n + r.IntN(2)}
 	}
 
+	if res.Nodes.Max == 1 && d.chance(4) {
+		d.part(res)
+	}
+
 	switch r.IntN(10) {
 	case 0:
 		s.Place = job.PlaceLocal
@@ -229,6 +233,22 @@ func (d *driver) spec() *job.Spec {
 	}
 
 	return s
+}
+
+// part asks for a part of a GPU.
+func (d *driver) part(res *job.Resources) {
+	r := d.rng
+	res.GPUs, res.GPUMemory = job.Range{Min: 1, Max: 1}, job.ByteRange{Min: job.Bytes(r.IntN(3)*r.IntN(30)) << 30}
+	res.GPUShare = float64(1+r.IntN(7)) / 10
+
+	switch r.IntN(4) {
+	case 0:
+		res.ShareClass, res.ShareLimit = job.ShareGuaranteed, res.GPUShare
+	case 1:
+		res.ShareClass = job.ShareGuaranteed
+	case 2:
+		res.ShareClass = job.ShareOpportunistic
+	}
 }
 
 // array makes a few jobs of one spec, of which mostly only some may run at the same time.

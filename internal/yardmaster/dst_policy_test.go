@@ -1,6 +1,7 @@
 package yardmaster_test
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 
@@ -17,6 +18,7 @@ type restless struct{}
 
 func (restless) Name() string  { return "restless" }
 func (restless) Revises() bool { return true }
+func (restless) Shares() bool  { return true }
 
 func (restless) Plan(v *place.View) (plan place.Plan) {
 	plan = ordered.FIFO{}.Plan(v)
@@ -43,7 +45,7 @@ func (restless) Plan(v *place.View) (plan place.Plan) {
 			plan.Starts = append(plan.Starts, place.Start{Item: r.Item, Allocations: shrink(r), Reason: "shrinks by chance"})
 		case 4: // shares a GPU with whoever is there
 			seats := anywhere(v, r.Item, rng)[:1]
-			seats[0].GPUs, seats[0].Share = fleet.LowestGPUs(seats[0].GPUs, 1), 0.5
+			seats[0].GPUs, seats[0].Share = fleet.LowestGPUs(seats[0].GPUs, 1), partOf(r.Item)
 			plan.Starts = append(plan.Starts, place.Start{Item: r.Item, Allocations: seats, Reason: "shares by chance"})
 		case 2: // gives its seats to one that waits
 			if items := v.Queue.Items(); len(items) > 0 {
@@ -56,7 +58,9 @@ func (restless) Plan(v *place.View) (plan place.Plan) {
 	// And some that wait share the first GPU of some node.
 	items := slices.DeleteFunc(
 		v.Queue.Items(),
-		func(it *queue.Item) bool { return it.Outlook.Speed == nil || it.Shape.Need.MaxGPUs == 0 },
+		func(it *queue.Item) bool {
+			return it.Outlook.Speed == nil && it.Shape.Need.Share == 0 || it.Shape.Need.MaxGPUs == 0
+		},
 	)
 
 	if len(items) > 0 && rng.IntN(2) == 0 {
@@ -66,9 +70,11 @@ func (restless) Plan(v *place.View) (plan place.Plan) {
 			plan.Starts = append(
 				plan.Starts,
 				place.Start{
-					Item:        it,
-					Allocations: []place.Allocation{{Node: room.Node.ID, GPUs: fleet.LowestGPUs(room.Sound, 1), Share: 0.5}},
-					Reason:      "shares by chance",
+					Item: it,
+					Allocations: []place.Allocation{{
+						Node: room.Node.ID, GPUs: fleet.LowestGPUs(room.Sound, 1), Share: partOf(it),
+					}},
+					Reason: "shares by chance",
 				},
 			)
 		}
@@ -120,6 +126,9 @@ func shrink(r *place.Running) []place.Allocation {
 
 	return seats
 }
+
+// partOf returns the part of a GPU that a job asks for, or on which it was measured.
+func partOf(it *queue.Item) float64 { return cmp.Or(it.Shape.Need.Share, 0.5) }
 
 // lending is a policy under which queued jobs take the GPUs of others.
 type lending struct{}

@@ -15,6 +15,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
+	"trainyard/internal/share"
 	"trainyard/internal/tenant"
 	"trainyard/internal/yardmaster/nodes"
 )
@@ -510,7 +511,7 @@ func checkRoom(y *Yard, n *nodes.Node, room *fleet.Room, shrunk bool) error {
 
 	var gpus, held uint64 // by runs, and by promises too
 	runs := 0
-	shared := map[uint64]float64{} // of GPUs that are shared, by their bit
+	shared := map[uint64][]share.Cut{} // of GPUs that are shared, by their bit
 	cpus, memory := n.Inventory.CPUs, n.Inventory.Memory
 	left, leftMemory := cpus, memory // with what is promised
 
@@ -545,17 +546,19 @@ func checkRoom(y *Yard, n *nodes.Node, room *fleet.Room, shrunk bool) error {
 		if k.Node != n.ID || fleet.Mask(k.GPUs) != h.GPUs || k.Share != h.Share || k.CPUs != h.CPUs || k.Memory != h.Memory {
 			return fmt.Errorf("node %s: hold %+v does not agree with rank %+v", n.ID, h, k)
 		}
-		if gpus&h.GPUs != 0 || h.Share == 0 && shared[h.GPUs] > 0 {
+		if gpus&h.GPUs != 0 || h.Share == 0 && len(shared[h.GPUs]) > 0 {
 			return fmt.Errorf("node %s: run %s has GPUs that another one has too", n.ID, h.Run)
-		}
-
-		shared[h.GPUs] += h.Share
-		if shared[h.GPUs] > 1+1e-6 {
-			return fmt.Errorf("node %s: run %s has a share of a GPU that is given away %g times", n.ID, h.Run, shared[h.GPUs])
 		}
 
 		if h.Share == 0 {
 			gpus |= h.GPUs
+		} else {
+			beside, cut := share.GPU{Memory: room.MemoryOf(h.GPUs), Cuts: shared[h.GPUs]}, h.Cut()
+			if beside.Fits(&cut) != share.NoObstacle && !shrunk {
+				return fmt.Errorf("node %s: run %s shares a GPU and must not: %s", n.ID, h.Run, beside.Explain(&cut))
+			}
+
+			shared[h.GPUs] = append(shared[h.GPUs], cut)
 		}
 
 		cpus -= h.CPUs

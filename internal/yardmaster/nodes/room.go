@@ -8,6 +8,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/queue"
+	"trainyard/internal/share"
 )
 
 // Fits reports whether enough nodes could meet a need if they were empty.
@@ -97,14 +98,14 @@ func (r *Nodes) CheckPromise(
 	state func(id.Run) (live, leaving bool),
 ) (ready, possible bool) {
 	ready = true
-	need := &s.Item.Shape.Need
+
 	for _, allocation := range s.Allocations {
 		room, ok := r.Rooms.Get(allocation.Node)
 		if !ok || !room.Open || allocation.GPUs&^room.Sound != 0 || !room.Node.Class.Allows(at) {
 			return false, false
 		}
 
-		vacant, awaited := vacated(room, &allocation, need, state)
+		vacant, awaited := vacated(room, &allocation, s.Item, state)
 		if !vacant && !awaited {
 			return false, false // what it waited for stays
 		}
@@ -119,10 +120,12 @@ func (r *Nodes) CheckPromise(
 func vacated(
 	room *fleet.Room,
 	allocation *place.Allocation,
-	need *fleet.Need,
+	it *queue.Item,
 	state func(id.Run) (live, leaving bool),
 ) (vacant, awaited bool) {
-	part := 1 - allocation.Share // of a GPU that is shared
+	need := &it.Shape.Need
+	vacant = true
+	beside := share.GPU{Memory: room.MemoryOf(allocation.GPUs)} // of a GPU that is shared: those who have it still
 	cpus, memory := room.Node.Inventory.CPUs-need.CPUs, room.Node.Inventory.Memory-need.Memory
 
 	for i := range room.Holds {
@@ -141,14 +144,18 @@ func vacated(
 		}
 
 		if allocation.Share == 0 || h.Share == 0 {
-			part = -1
+			vacant = false
 			continue
 		}
 
-		part -= h.Share
+		beside.Cuts = append(beside.Cuts, h.Cut())
 	}
 
-	return part >= -1e-6 && cpus >= 0 && memory >= 0, awaited
+	if cut := place.CutOf(it, allocation.Share); allocation.Share > 0 && beside.Fits(&cut) != share.NoObstacle {
+		vacant = false
+	}
+
+	return vacant && cpus >= 0 && memory >= 0, awaited
 }
 
 // GPUMemory returns the memory of the smallest GPU that a rank has, 0 if it has none.
