@@ -86,8 +86,9 @@ func (r *rankRecord) addShare(before, now *job.Use, o *yardmaster.Order) []yardm
 	s.Got = min((u.Held-last.Held)/elapsed, 1)
 	s.Wanted = min((u.Demanded-last.Demanded)/elapsed, 1)
 
+	// An opportunistic job is promised what the others leave, and no more.
 	lacks := u.Short(last)
-	if lacks <= max(shortPart*(u.Entitled-last.Entitled), shortSeconds) {
+	if o.Launch.ShareClass == job.ShareOpportunistic || lacks <= max(shortPart*(u.Entitled-last.Entitled), shortSeconds) {
 		s.Since, s.Lacking, s.Reported = time.Time{}, 0, false
 
 		return notes

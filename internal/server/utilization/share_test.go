@@ -126,6 +126,20 @@ func TestRefusedMemoryAndRemovedLibrariesAreReported(t *testing.T) {
 	}
 }
 
+func TestAnOpportunisticJobIsPromisedNothing(t *testing.T) {
+	t.Parallel()
+	k, notes := sharingKit(t)
+	k.orders[0].Launch.ShareClass = job.ShareOpportunistic
+
+	for i := range 5 { // it wants the GPU all the time, and never gets it
+		k.had(10*i, 0, 10*float64(i), 5*float64(i), nil)
+	}
+
+	if len(*notes) != 0 || k.ShareOf("j1").ShortSince != nil {
+		t.Errorf("%+v, shown as %+v", *notes, k.ShareOf("j1"))
+	}
+}
+
 // A program allocates most of its memory at once, often before it is measured for the first time.
 func TestMemoryThatIsRefusedBeforeTheFirstMeasurementIsReported(t *testing.T) {
 	t.Parallel()
