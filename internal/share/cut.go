@@ -7,8 +7,6 @@ package share
 
 import (
 	"fmt"
-	"math"
-	"slices"
 
 	"trainyard/internal/humanize"
 	"trainyard/internal/id"
@@ -187,37 +185,4 @@ func Names(cuts []Cut) string {
 	const shown = 3
 
 	return humanize.ListUpTo(shown, list...)
-}
-
-// Mode is how the jobs on a GPU are kept apart.
-type Mode string
-
-// The modes.
-const (
-	Whole Mode = "whole" // one job has the GPU
-	Open  Mode = "open"  // the driver's time-slicing, equal for all; only memory is capped
-	Token Mode = "token" // one job at a time, by weights, classes and limits
-	MPS   Mode = "mps"   // kernels of several jobs at once; one fault ends all
-)
-
-// ModeOf returns the mode in which a GPU begins with these jobs. The broker changes between open and token by what
-// it measures: equal jobs of the normal class get their shares from the driver, unless they do not.
-func ModeOf(cuts []Cut) Mode {
-	switch {
-	case len(cuts) == 0 || len(cuts) == 1 && cuts[0].Limit == 0:
-		return Whole
-	case cuts[0].MPS:
-		return MPS
-	}
-
-	first := &cuts[0]
-	unequal := func(c Cut) bool {
-		return c.Class != job.ShareNormal && c.Class != "" || c.Limit > 0 || math.Abs(c.Share-first.Share) > tiny
-	}
-
-	if slices.ContainsFunc(cuts, unequal) {
-		return Token
-	}
-
-	return Open
 }

@@ -47,7 +47,9 @@ const (
 	// fewSeen is how many observations a pair needs before it is parted.
 	fewSeen = 3
 
-	slowest, fastest = 0.01, 2 // what is taken for an observation
+	// What is taken for an observation. More than its share is what others left: it says nothing about how they
+	// disturb the job, and would hide that one of them does.
+	slowest, fastest = 0.01, 1
 
 	// least is the weight below which an observation is forgotten, and maxPairs how many pairs are kept.
 	least    = 0.05
@@ -59,20 +61,18 @@ func NewInterference() *Interference {
 	return &Interference{pairs: map[pair]*seen{}, kinds: map[string]*seen{}, parted: map[pair]bool{}}
 }
 
-// Observe records how fast a job was beside another. A speed that cannot be is left out.
-func (t *Interference) Observe(now time.Time, job, beside string, speed float64) {
+// Observe records how fast a job was beside another. A speed that cannot be is left out. It returns the keys of the
+// records that it forgets to make room for a pair that was not seen before.
+func (t *Interference) Observe(now time.Time, job, beside string, speed float64) (forgotten []string) {
 	if job == "" || beside == "" || math.IsNaN(speed) || speed <= 0 {
-		return
+		return nil
 	}
 
 	speed = min(max(speed, slowest), fastest)
 	p := pair{job, beside}
 
-	if t.pairs[p] == nil && len(t.pairs) >= maxPairs {
-		return
-	}
-
 	if t.pairs[p] == nil {
+		forgotten = t.makeRoom(now)
 		t.pairs[p] = &seen{at: now}
 	}
 	if t.kinds[job] == nil {
@@ -88,6 +88,63 @@ func (t *Interference) Observe(now time.Time, job, beside string, speed float64)
 	case worst > joinAbove:
 		delete(t.parted, p.ordered())
 	}
+
+	return forgotten
+}
+
+// makeRoom forgets what has faded if no other pair can be kept, and the pair of which the least counts if nothing has.
+func (t *Interference) makeRoom(now time.Time) (forgotten []string) {
+	if len(t.pairs) < maxPairs {
+		return nil
+	}
+
+	var lightest pair
+
+	weight := math.Inf(1)
+	for p, s := range t.pairs {
+		w := s.weightAt(now)
+		if w < least {
+			forgotten = append(forgotten, t.forget(p))
+			continue
+		}
+
+		if w < weight || w == weight && cmp.Or(cmp.Compare(p.job, lightest.job), cmp.Compare(p.beside, lightest.beside)) < 0 {
+			lightest, weight = p, w
+		}
+	}
+
+	if len(forgotten) == 0 {
+		forgotten = append(forgotten, t.forget(lightest))
+	}
+
+	known := map[string]bool{}
+	for p := range t.pairs {
+		known[p.job] = true
+	}
+
+	for kind := range t.kinds {
+		if !known[kind] {
+			r := t.ofKind(kind)
+			forgotten = append(forgotten, r.Key())
+			delete(t.kinds, kind)
+		}
+	}
+
+	slices.Sort(forgotten)
+
+	return forgotten
+}
+
+// forget forgets a pair, and returns the key of its record.
+func (t *Interference) forget(p pair) string {
+	r := t.ofPair(p)
+	delete(t.pairs, p)
+
+	if t.pairs[pair{p.beside, p.job}] == nil {
+		delete(t.parted, p.ordered())
+	}
+
+	return r.Key()
 }
 
 func (s *seen) weightAt(now time.Time) float64 {

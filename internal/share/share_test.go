@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -187,26 +188,6 @@ func TestAsManyJobsAsCanShare(t *testing.T) {
 	}
 }
 
-func TestModeInWhichAGPUBegins(t *testing.T) {
-	t.Parallel()
-	c := func(part float64) share.Cut { return share.Cut{Share: part} }
-	for want, cuts := range map[string][]share.Cut{
-		"whole 1": {c(0.5)},
-		"whole 2": nil,
-		"open 1":  {c(0.5), c(0.5)},
-		"open 2":  {c(0.2), {Share: 0.2, Class: job.ShareNormal}},
-		"token 1": {c(0.7), c(0.3)},
-		"token 2": {c(0.5), {Share: 0.5, Class: job.ShareOpportunistic}},
-		"token 3": {{Share: 0.3, Limit: 0.3}},
-		"token 4": {c(0.5), {Share: 0.5, Limit: 0.6}},
-		"mps 1":   {{Share: 0.5, MPS: true}, {Share: 0.2, MPS: true}},
-	} {
-		if mode, _, _ := strings.Cut(want, " "); string(share.ModeOf(cuts)) != mode {
-			t.Errorf("%+v begins in mode %s, want %s", cuts, share.ModeOf(cuts), mode)
-		}
-	}
-}
-
 func TestFragments(t *testing.T) {
 	t.Parallel()
 	w := share.NewWorkload(map[share.Demand]int{
@@ -359,6 +340,64 @@ func TestInterferenceIsLearned(t *testing.T) {
 	}
 }
 
+// A job that got more than its share beside one, because that one was idle, is not expected to get more beside others,
+// and is parted from who slows it down all the same.
+func TestWhatOthersLeaveIsNotExpected(t *testing.T) {
+	t.Parallel()
+	x := share.NewInterference()
+
+	for range 100 {
+		x.Observe(day, "resnet", "idle", 2)
+	}
+
+	idle := share.Cut{Kind: "idle"}
+	if got := x.Speed(day, "resnet", []share.Cut{idle, idle, idle}); got > 1 {
+		t.Errorf("beside three idle jobs it is expected at %g", got)
+	}
+
+	for range 10 {
+		x.Observe(day, "resnet", "llm", 0.4)
+	}
+
+	if !x.Parted(day, "resnet", "llm") {
+		t.Error("what it got beside others hides that it does badly")
+	}
+}
+
+// As many pairs are kept as there may be: who comes new takes the place of those that faded, or else of the one of which
+// the least counts.
+func TestForgottenPairsMakeRoom(t *testing.T) {
+	t.Parallel()
+	x := share.NewInterference()
+	add := func(now time.Time, from, to int) (forgotten []string) {
+		for n := from; n < to; n++ {
+			forgotten = append(forgotten, x.Observe(now, fmt.Sprint("k", n), "llm", 0.9)...)
+		}
+
+		return forgotten
+	}
+
+	if gone := add(day, 0, 4096); len(gone) > 0 {
+		t.Fatalf("%q are forgotten although there is room", gone)
+	}
+
+	// Of all but the first two are seen again, so the oldest and of these the first goes: with what is known of its kind.
+	later := day.Add(24 * time.Hour)
+	add(later, 2, 4096)
+
+	if gone := add(later, 4096, 4097); !slices.Equal(gone, []string{"k0\n", "k0\nllm"}) {
+		t.Errorf("%q are forgotten", gone)
+	}
+
+	if text, err := json.Marshal(x); err != nil || strings.Contains(string(text), `"k0"`) || !strings.Contains(string(text), `"k4096"`) {
+		t.Errorf("the first is kept, or the last is not: %v", err)
+	}
+
+	if gone := add(day.Add(365*24*time.Hour), 5000, 5001); len(gone) != 2*4096 {
+		t.Errorf("after a year %d records are forgotten, want all", len(gone))
+	}
+}
+
 func TestBadPairsArePartedAndTriedAgain(t *testing.T) {
 	t.Parallel()
 	x := share.NewInterference()
@@ -425,7 +464,7 @@ func TestExpectedSpeedIsBetweenWhatWasSeenAndWhatIsUsual(t *testing.T) {
 			x.Observe(now, a, b, speed)
 
 			if speed > 0 && a != "" {
-				low, high = min(low, max(speed, 0.01)), max(high, min(speed, 2))
+				low, high = min(low, max(speed, 0.01)), max(high, min(speed, 1))
 			}
 
 			if got := x.Speed(now, a, []share.Cut{{Kind: b}}); got < low-1e-9 || got > high+1e-9 {

@@ -135,7 +135,7 @@ func (y *Yard) learnBeside(kind string, beside []string, speed float64) {
 		}
 
 		parted := y.beside.Parted(y.now, kind, other)
-		y.beside.Observe(y.now, kind, other, each)
+		y.forgetBeside(y.beside.Observe(y.now, kind, other, each)...)
 
 		if y.beside.Parted(y.now, kind, other) != parted {
 			y.planDue = true
@@ -143,8 +143,18 @@ func (y *Yard) learnBeside(kind string, beside []string, speed float64) {
 
 		for _, record := range y.beside.Records(kind, other) {
 			y.besideChanged[record.Key()] = record
+			y.besideForgotten = slices.DeleteFunc(y.besideForgotten, func(key string) bool { return key == record.Key() })
 		}
 	}
+}
+
+// forgetBeside removes from the store what is remembered no more of jobs beside others.
+func (y *Yard) forgetBeside(keys ...string) {
+	for _, key := range keys {
+		delete(y.besideChanged, key)
+	}
+
+	y.besideForgotten = append(y.besideForgotten, keys...)
 }
 
 // takeBeside adds to a batch what was learned of jobs beside others.
@@ -169,7 +179,7 @@ func (y *Yard) loadBeside(list []share.Record) {
 	y.beside = share.NewInterference()
 	for i := range list {
 		if list[i].Faded(y.now) {
-			y.besideForgotten = append(y.besideForgotten, list[i].Key())
+			y.forgetBeside(list[i].Key())
 			continue
 		}
 
