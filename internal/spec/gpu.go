@@ -219,7 +219,7 @@ func shareFields() []field {
 			example: "0.5",
 			also:    []string{"gpu_fraction", "fraction"},
 			doc: "The share of one GPU that the job gets; others may have the rest. While they leave theirs unused, it " +
-				"gets more. The job runs on nodes that divide their GPUs, which trainyard node shows; no node is provisioned " +
+				"gets more. The job runs on nodes that divide their GPUs, which trainyard nodes NODE shows; no node is provisioned " +
 				"for it. Under policies other than rules and andreas it gets a whole GPU.",
 		},
 		{
@@ -245,7 +245,7 @@ func shareFields() []field {
 			def:     "false",
 			doc: "A job with gpu_share shares its GPU through NVIDIA MPS, with jobs of the same owner that do so too: their " +
 				"kernels run at the same time, and a fault of one ends all of them. The share, or share_limit, is the part of " +
-				"the GPU's threads that it gets at most. The job runs on nodes that have MPS, which trainyard node shows.",
+				"the GPU's threads that it gets at most. The job runs on nodes that have MPS, which trainyard nodes NODE shows.",
 		},
 	}
 }
