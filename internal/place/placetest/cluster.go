@@ -186,6 +186,8 @@ func (c *Cluster) HoldOf(s place.Start, seat place.Allocation) fleet.Hold {
 		GPUs:   seat.GPUs,
 		Share:  seat.Share,
 		Cap:    s.Item.Shape.Need.Cap,
+		Class:  s.Item.Shape.Need.Class,
+		Limit:  s.Item.Shape.Need.Limit,
 		CPUs:   s.Item.Shape.Need.CPUs,
 		Memory: s.Item.Shape.Need.Memory,
 	}

@@ -24,9 +24,9 @@ func (e *engine) reserve(j *queuedJob, o *option) {
 	}
 }
 
-// letWait notes that a job waits for better nodes although it could start on others now, or
-// that a quota or budget forbids to provision nodes for it. o is what it waits for, nil if
-// nothing is reserved for it.
+// letWait notes that a job waits for better nodes although it could start on others now, that
+// a quota or budget forbids to provision nodes for it, or that it is kept apart from a job on the
+// GPU that it could share. o is what it waits for, nil if nothing is reserved for it.
 func (e *engine) letWait(j *queuedJob, o *option, all []option) {
 	if len(e.plan.Waits) == place.MaxWaits {
 		return
@@ -44,8 +44,13 @@ func (e *engine) letWait(j *queuedJob, o *option, all []option) {
 		}
 	}
 
-	if barred != "" {
-		e.plan.Waits = append(e.plan.Waits, place.Wait{Job: j.item.Job, Reason: barred})
+	reason := barred
+	if reason == "" && e.apart != nil {
+		reason = whyApart(e.apart)
+	}
+
+	if reason != "" {
+		e.plan.Waits = append(e.plan.Waits, place.Wait{Job: j.item.Job, Reason: reason})
 	}
 }
 

@@ -36,12 +36,10 @@ type backlog struct {
 	leased    []*queuedJob // for which nodes are provisioned
 	users     queue.Portions[id.User]
 	projects  queue.Portions[id.Project]
-	running   []*place.Running                // as the view had them
-	stoppable []stoppableJob                  // those of them that could be preempted, by order of submission
-	demands   map[share.Demand]int            // what the queued and the running jobs ask for
-	asked     map[*place.Running]*queue.Shape // what each running one asked for when it was counted
-	workload  *share.Workload                 // made of that; nil if it has changed
-	parts     int                             // how many of them share a GPU
+	running   []*place.Running     // as the view had them
+	stoppable []stoppableJob       // those of them that could be preempted, by order of submission
+	demands   map[share.Demand]int // what the queued jobs ask for
+	parts     int                  // how many jobs share a GPU, or want to
 }
 
 // stoppableJob is a running job that could be preempted.
@@ -62,7 +60,7 @@ func (l *backlog) update(e *engine) {
 		*l = backlog{
 			queue: v.Queue, jobs: map[id.Job]*queuedJob{}, volatile: map[*queuedJob]bool{},
 			shapes: map[*queue.Shape]*shape{}, kins: map[queue.Kin]*kin{}, lanes: newLanes(),
-			demands: map[share.Demand]int{}, asked: map[*place.Running]*queue.Shape{},
+			demands: map[share.Demand]int{},
 		}
 	}
 
@@ -150,7 +148,8 @@ func (l *backlog) enter(stay uint64, it *queue.Item) *queuedJob {
 
 	j.shape.jobs++
 	l.jobs[it.Job] = j
-	l.demand(&it.Shape.Need, 1)
+	count(l.demands, &j.shape.of.Need, 1)
+	l.countPart(j.shape.of.Need.Share, 1)
 	l.undescribed = append(l.undescribed, j)
 
 	return j
@@ -158,7 +157,8 @@ func (l *backlog) enter(stay uint64, it *queue.Item) *queuedJob {
 
 func (l *backlog) leave(j *queuedJob) {
 	l.users.Leave(j.item.User)
-	l.demand(&j.shape.of.Need, -1)
+	count(l.demands, &j.shape.of.Need, -1) // as it was counted; its item may have another shape by now
+	l.countPart(j.shape.of.Need.Share, -1)
 
 	if j.item.Project != "" {
 		l.projects.Leave(j.item.Project)
@@ -304,8 +304,7 @@ func (l *backlog) updateRunning(list []*place.Running) {
 
 func (l *backlog) addRunning(r *place.Running) {
 	l.users.Join(r.User)
-	l.asked[r] = r.Shape
-	l.demand(&r.Shape.Need, 1)
+	l.countPart(r.Allocations[0].Share, 1)
 
 	if r.Project != "" {
 		l.projects.Join(r.Project)
@@ -319,8 +318,7 @@ func (l *backlog) addRunning(r *place.Running) {
 
 func (l *backlog) removeRunning(r *place.Running) {
 	l.users.Leave(r.User)
-	l.demand(&l.asked[r].Need, -1)
-	delete(l.asked, r)
+	l.countPart(r.Allocations[0].Share, -1)
 
 	if r.Project != "" {
 		l.projects.Leave(r.Project)

@@ -39,7 +39,9 @@ type engine struct {
 	clock         clockText          // that was written last
 	reservedParts []reservedPart     // GPUs of which parts are reserved
 	host          share.Host         // that a search looks at
+	workload      *share.Workload    // what jobs ask for; nil until somebody wants a part of a GPU
 	moved         map[id.Job]bool    // jobs that the plan moves away from their neighbours
+	apart         *share.Cut         // that keeps the current job off a GPU with room for it, nil if none does
 }
 
 func newEngine(p *Policy, v *place.View) *engine {
@@ -86,6 +88,7 @@ func (e *engine) consider(j *queuedJob) {
 
 	options := e.options(j, s)
 	if len(options) == 0 {
+		e.letWait(j, nil, nil)
 		return
 	}
 

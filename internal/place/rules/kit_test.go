@@ -124,6 +124,8 @@ type want struct {
 	data       []string
 	share      float64   // of one GPU
 	memory     job.Bytes // of the GPU
+	class      job.ShareClass
+	limit      float64
 	program    string
 }
 
@@ -142,6 +144,7 @@ func (y *yard) submit(w want) *queue.Item {
 		CPUs:  w.cpus,
 
 		SameGPU: w.sameGPU, GPUShare: w.share, GPUMemory: job.ByteRange{Min: w.memory},
+		ShareClass: w.class, ShareLimit: w.limit,
 	}
 
 	if w.kind != "" {
@@ -372,6 +375,8 @@ func (y *yard) hold(it *queue.Item, seats []place.Allocation, began time.Time) *
 			GPUs:   s.GPUs,
 			Share:  s.Share,
 			Cap:    need.Cap,
+			Class:  need.Class,
+			Limit:  need.Limit,
 			CPUs:   need.CPUs,
 			Memory: need.Memory,
 			Since:  began,
@@ -550,6 +555,8 @@ func drawWant(t *rapid.T) want {
 		w.share = float64(rapid.IntRange(1, 99).Draw(t, "percent")) / 100
 		w.memory = job.Bytes(rapid.SampledFrom([]int{0, 0, 8, 15, 40}).Draw(t, "cap")) << 30
 		w.program = rapid.SampledFrom([]string{"", "train", "eval"}).Draw(t, "program")
+		w.class = rapid.SampledFrom([]job.ShareClass{"", "", job.ShareGuaranteed, job.ShareOpportunistic}).Draw(t, "class")
+		w.limit = rapid.SampledFrom([]float64{0, 0, w.share, 1}).Draw(t, "limit")
 	}
 
 	switch rapid.IntRange(0, 7).Draw(t, "special") {

@@ -69,6 +69,7 @@ func (e *engine) options(j *queuedJob, s *shape) []option {
 	}
 
 	full := e.knownFull(j, s)
+	e.apart = nil
 
 	all, now := true, false
 	for _, pool := range s.Able {
@@ -95,7 +96,7 @@ func (e *engine) options(j *queuedJob, s *shape) []option {
 		now = now || slices.ContainsFunc(list[alike:], func(o option) bool { return o.startsIn == 0 })
 	}
 
-	if !now {
+	if !now && e.apart == nil { // others of its shape need not be kept apart from whoever keeps it off
 		e.nothingFree(j, s, all)
 	}
 

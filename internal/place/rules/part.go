@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"maps"
 	"math/bits"
 	"time"
 
@@ -11,18 +12,20 @@ import (
 	"trainyard/internal/share"
 )
 
-// demand counts the jobs that ask for something.
-func (l *backlog) demand(n *fleet.Need, more int) {
+// count counts the jobs that ask for something.
+func count(demands map[share.Demand]int, n *fleet.Need, more int) {
 	d := demandOf(n)
-	l.workload = nil
 
-	if n.Share > 0 {
-		l.parts += more
+	demands[d] += more * n.Nodes
+	if demands[d] == 0 {
+		delete(demands, d)
 	}
+}
 
-	l.demands[d] += more * n.Nodes
-	if l.demands[d] == 0 {
-		delete(l.demands, d)
+// countPart counts the jobs on parts of GPUs.
+func (l *backlog) countPart(share float64, more int) {
+	if share > 0 {
+		l.parts += more
 	}
 }
 
@@ -36,18 +39,23 @@ func demandOf(n *fleet.Need) share.Demand {
 	return d
 }
 
-// typical returns what the jobs here ask for: nothing if that must not matter.
+// typical returns what the queued and the running jobs ask for. It is made once a round, and only if somebody wants a
+// part of a GPU: what a running job asks for may change at any time. With BestFit it is empty.
 func (e *engine) typical() *share.Workload {
-	l := e.backlog
-	if l.workload == nil && e.cfg.BestFit {
-		l.workload = share.NewWorkload(nil)
+	if e.workload == nil && e.cfg.BestFit {
+		e.workload = share.NewWorkload(nil)
 	}
 
-	if l.workload == nil {
-		l.workload = share.NewWorkload(l.demands)
+	if e.workload == nil {
+		demands := maps.Clone(e.backlog.demands)
+		for _, r := range e.view.Running {
+			count(demands, &r.Shape.Need, 1)
+		}
+
+		e.workload = share.NewWorkload(demands)
 	}
 
-	return l.workload
+	return e.workload
 }
 
 // fitPart completes an option with the GPU of its pool of which the job gets a part now: the one where the least of
@@ -71,7 +79,8 @@ func (e *engine) fitPart(j *queuedJob, s *shape, o *option) {
 			if i := r.PartOf(gpu); i >= 0 {
 				besides = r.Parts[i].Cuts
 			}
-			if e.view.Beside.PartedFrom(e.view.Now, cut.Kind, besides) != nil {
+			if other := e.view.Beside.PartedFrom(e.view.Now, cut.Kind, besides); other != nil {
+				e.apart = other
 				continue
 			}
 
@@ -80,7 +89,7 @@ func (e *engine) fitPart(j *queuedJob, s *shape, o *option) {
 				cost.Watts = wattsOf(r, gpu)
 			}
 
-			if o.rooms == nil || cost.Compare(best) < 0 {
+			if order := cost.Compare(best); o.rooms == nil || order < 0 || order == 0 && at < o.rooms[0] {
 				best = cost
 				o.rooms, o.part, o.besides = append(o.rooms[:0], at), gpu, besides
 			}

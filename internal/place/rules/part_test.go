@@ -8,6 +8,7 @@ import (
 
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
+	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/place/rules"
 	"trainyard/internal/queue"
@@ -131,6 +132,22 @@ func (y *yard) taken(w want) *queue.Item {
 	return it
 }
 
+func TestGuaranteedJobsLeaveNormalOnesTheirShares(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.node("a", fleet.Local, 1, a100())
+	y.hold(y.taken(want{gpus: 1, share: 0.5, lasts: time.Hour}), []place.Allocation{{Node: "a", GPUs: 1, Share: 0.5}}, start)
+
+	unbounded := y.submit(want{gpus: 1, share: 0.2, class: job.ShareGuaranteed})
+	limited := y.submit(want{gpus: 1, share: 0.2, class: job.ShareGuaranteed, limit: 0.4})
+	p := y.plan(t)
+
+	if seatOf(p, unbounded).GPUs != 0 || seatOf(p, limited).GPUs != 1 {
+		t.Errorf("beside a normal job a guaranteed one is placed at %+v, and with a limit at %+v",
+			seatOf(p, unbounded), seatOf(p, limited))
+	}
+}
+
 func TestMemoryCapsFit(t *testing.T) {
 	t.Parallel()
 	y := newYard()
@@ -168,6 +185,33 @@ func TestAPairThatDoesBadlyIsParted(t *testing.T) {
 	y.submit(want{gpus: 1, prio: 90})
 	if seat := seatOf(y.plan(t), it); seat.GPUs != 0 {
 		t.Errorf("rather than to wait it is placed at %+v", seat)
+	}
+}
+
+// Who is kept apart from the only neighbour waits and learns why; jobs that ask for the same and may stand there do not
+// wait behind it.
+func TestWhoIsKeptApartKeepsNobodyElseWaiting(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.node("a", fleet.Local, 1, a100())
+	y.hold(y.taken(want{gpus: 1, share: 0.5, program: "llm", lasts: 9 * time.Hour}),
+		[]place.Allocation{{Node: "a", GPUs: 1, Share: 0.5}}, start)
+
+	y.beside = share.NewInterference()
+	for range 10 {
+		y.beside.Observe(start, "resnet", "llm", 0.3)
+	}
+
+	kept := y.submit(want{gpus: 1, share: 0.5, program: "resnet", lasts: time.Hour})
+	other := y.submit(want{gpus: 1, share: 0.5, program: "gnn", lasts: time.Hour})
+
+	p := y.plan(t)
+	if seatOf(p, kept).GPUs != 0 || seatOf(p, other).GPUs != 1 {
+		t.Errorf("the one is placed at %+v, the other at %+v", seatOf(p, kept), seatOf(p, other))
+	}
+
+	if len(p.Waits) != 1 || p.Waits[0].Job != kept.Job || !strings.Contains(p.Waits[0].Reason, "kept apart from j1 (ada, 50%)") {
+		t.Errorf("the plan says %+v", p.Waits)
 	}
 }
 

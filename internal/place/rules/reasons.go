@@ -126,6 +126,11 @@ const (
 // basedOn says how it is known how long a job takes.
 func (j *queuedJob) basedOn() string { return string(j.basis) }
 
+// whyApart says from whom a job is kept apart.
+func whyApart(c *share.Cut) string {
+	return "kept apart from " + share.Names([]share.Cut{*c}) + ": jobs like these two slow each other down on one GPU"
+}
+
 // objective is how a job is called by what it cares about.
 func objective(j *queuedJob) string { return ondemand.Objective(j.item) }
 
