@@ -222,6 +222,36 @@ func TestMemoryOfAPartIsWhatAJobRanOutOf(t *testing.T) {
 	}
 }
 
+// A job that finds no more memory asks its owner. What he is offered has the price of the part.
+func TestOwnersAreOfferedAPartOfALargerGPU(t *testing.T) {
+	t.Parallel()
+	cfg := yardmaster.Defaults(rules.New(rules.Defaults()))
+	cfg.Tariff = &fleet.Tariff{Nodes: []fleet.NodePrice{{Hourly: []money.PerHour{6, 6}}}}
+	y := newYardOf(t, cfg)
+	y.divided("a", 1, "1")
+	y.ok(yardmaster.Join{Token: "join", Name: "b", Inventory: fleet.Inventory{
+		Address: "b", CPUs: 64000, Memory: 256 << 30, Shares: "1",
+		GPUs: []fleet.GPU{{UUID: "b0", Model: "NVIDIA B300", Memory: 288 << 30}},
+	}})
+
+	s := half()
+	s.Resources.GPUMemory.Min, s.Expect = 100<<30, job.Duration(2*time.Hour)
+	s.Resources.GPU = []job.GPUKind{{Model: "H200"}}
+	j := y.submit("alice", s)
+	y.round()
+	y.ends(j, 0, yardmaster.RankReport{Cause: job.CauseGPUOOM})
+
+	questions := yardmaster.OpenQuestions(y.Yard)
+	if len(questions) != 1 || len(questions[0].Options) == 0 {
+		t.Fatalf("the questions are %+v", questions)
+	}
+
+	o := &questions[0].Options[0]
+	if !strings.Contains(o.Sentence, "node b with 50% of 1× ") || o.Cost == nil || *o.Cost != 6 {
+		t.Errorf("%q for %v, want two hours of half a GPU for $6", o.Sentence, o.Cost)
+	}
+}
+
 func TestJobsPayForTheirPartOfAGPU(t *testing.T) {
 	t.Parallel()
 	cfg := yardmaster.Defaults(rules.New(rules.Defaults()))

@@ -278,6 +278,10 @@ func (y *Yard) prospect(r *jobRecord, need fleet.Need) (prospect, bool) {
 
 		found = append(found, room)
 		_, free := match.Fits(room)
+		if cut := place.CutOf(item, need.Share); need.Share > 0 && !free {
+			_, _, free = match.FitsPart(room, &cut)
+		}
+
 		p := y.prospectOn(r, item, room, match.MatchingGPUs(room), free)
 		cheaper := p.cost != nil && (best.cost == nil || *p.cost < *best.cost)
 
@@ -301,17 +305,26 @@ func (y *Yard) prospectOn(r *jobRecord, it *queue.Item, room *fleet.Room, set ui
 	p := prospect{where: "node " + string(room.Node.ID)}
 
 	if gpu != nil {
-		p.where += " with " + humanize.GPUs(need.GPUs, gpu.Model, gpu.Memory)
+		p.where += " with "
+		if need.Share > 0 {
+			p.where += humanize.Percent(need.Share) + " of "
+		}
+
+		p.where += humanize.GPUs(need.GPUs, gpu.Model, gpu.Memory)
 		p.gpu = job.GPUKind{Model: gpu.Model}
 	}
 
 	runs := place.RunTimeOf(it, it.Lasts, gpu, need.GPUs*need.Nodes, need.Nodes)
+	if need.Share > 0 {
+		runs = place.RunTimeOnPart(it, it.Lasts, gpu, need.Share)
+	}
+
 	if runs <= 0 {
 		return p
 	}
 
 	if lease := y.Lease(room.Node.Lease); lease != nil || y.cfg.Tariff.Of(room.Node) != nil {
-		hold := fleet.Hold{GPUs: gpus, CPUs: need.CPUs}
+		hold := fleet.Hold{GPUs: gpus, Share: need.Share, CPUs: need.CPUs}
 		hourly := ledger.Hourly(room.Node, y.cfg.Tariff, lease, ledger.HolderOf(&hold, r.Project))
 		cost := hourly.Times(float64(need.Nodes)).For(runs)
 		p.cost = &cost
