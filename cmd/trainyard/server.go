@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trainyard/cmd/trainyard/clouds"
+	"trainyard/internal/agent/share"
 	"trainyard/internal/atomicfile"
 	"trainyard/internal/auth"
 	"trainyard/internal/blob"
@@ -341,7 +342,7 @@ func yardConfig(c *config, in inputs, clk clock.Clock) (yardmaster.Config, error
 	cfg.LogLimit = c.logLimit
 	cfg.Tariff = in.tariff
 	cfg.Shared = c.sharedFS
-	cfg.Offers = offersOn(in.offers, c.sharedFS)
+	cfg.Offers = offersOn(in.offers, c.sharedFS, share.Version(embeddedGPUShare()))
 	cfg.RefuseImpossible = c.refuse
 	cfg.TrustInventory = c.single // whoever changes what the machine declares is the admin
 	cfg.Limit = func() func() bool {
@@ -354,11 +355,16 @@ func yardConfig(c *config, in inputs, clk clock.Clock) (yardmaster.Config, error
 	return cfg, err
 }
 
-// offersOn says of offers which shared file systems their nodes will see.
-func offersOn(offers []fleet.Offer, shared fleet.SharedFolders) []fleet.Offer {
+// offersOn says of offers which shared file systems their nodes will see, and whether they will divide their GPUs:
+// they run this binary, with the library in it or without. GPUs that are only declared cannot be divided.
+func offersOn(offers []fleet.Offer, shared fleet.SharedFolders, library string) []fleet.Offer {
 	list := slices.Clone(offers)
 	for i := range list {
 		list[i].Shared = shared.Offered(&list[i])
+
+		if list[i].GPUs > 0 && !list[i].Fake {
+			list[i].Shares = library
+		}
 	}
 
 	return list

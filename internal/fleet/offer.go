@@ -31,6 +31,7 @@ type Offer struct {
 	LossRate         float64      `json:"loss_rate,omitempty"`         // how often a spot node is reclaimed, per hour; 0 if unknown
 	Fake             bool         `json:"fake,omitempty"`              // its GPUs are declared, not real
 	Shared           string       `json:"shared,omitempty"`            // names of the shared file systems that its nodes see, separated by commas
+	Shares           string       `json:"shares,omitempty"`            // version of the library with which its nodes divide their GPUs among jobs; "" if they do not
 }
 
 // NameOf returns the name of an offer, made from its provider, type, region, zone and spot.
@@ -54,7 +55,7 @@ func (o *Offer) NameOf() string {
 // Node returns a node as this offer would provision it, for matching and pricing.
 func (o *Offer) Node() *Node {
 	n := &Node{ID: id.Node(o.Name), Class: OnDemand, State: Ready}
-	n.Inventory = Inventory{CPUs: o.CPUs, Memory: o.Memory}
+	n.Inventory = Inventory{CPUs: o.CPUs, Memory: o.Memory, Shares: o.Shares}
 	for i := range o.GPUs {
 		n.Inventory.GPUs = append(
 			n.Inventory.GPUs,

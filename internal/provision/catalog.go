@@ -38,8 +38,9 @@ type Catalog struct {
 	index         map[string]int
 	backoffs      map[scope]*backoff
 	interruptions map[string]*interruptions
-	available     []fleet.Offer // what Open answered
-	validUntil    time.Time     // and until when that is right; zero if it never closes by itself
+	undivided     map[string]bool // providers whose nodes turned out not to divide their GPUs
+	available     []fleet.Offer   // what Open answered
+	validUntil    time.Time       // and until when that is right; zero if it never closes by itself
 	valid         bool
 }
 
@@ -70,7 +71,9 @@ type interruptions struct {
 
 // NewCatalog returns a catalog of these offers without any history.
 func NewCatalog(offers []fleet.Offer) *Catalog {
-	m := &Catalog{backoffs: map[scope]*backoff{}, interruptions: map[string]*interruptions{}}
+	m := &Catalog{
+		backoffs: map[scope]*backoff{}, interruptions: map[string]*interruptions{}, undivided: map[string]bool{},
+	}
 	m.Update(offers)
 	return m
 }
@@ -83,10 +86,30 @@ func (m *Catalog) Update(offers []fleet.Offer) {
 	})
 	m.index = make(map[string]int, len(m.offers))
 	for i := range m.offers {
-		m.index[m.offers[i].Name] = i
+		o := &m.offers[i]
+		m.index[o.Name] = i
+
+		if m.undivided[o.Provider] {
+			o.Shares = ""
+		}
 	}
 
 	m.valid = false
+}
+
+// All returns all offers, cheapest first, whether or not they may be requested now. They must not be changed.
+func (m *Catalog) All() []fleet.Offer { return m.offers }
+
+// Undivided records that a node of an offer has joined that does not divide its GPUs, although it was to: no other
+// offer of its provider is expected to, because all its machines have one image. Otherwise one after the
+// other would be provisioned for a job that none of them can run.
+func (m *Catalog) Undivided(o *fleet.Offer) {
+	if m.undivided[o.Provider] {
+		return
+	}
+
+	m.undivided[o.Provider] = true
+	m.Update(m.offers)
 }
 
 // Offer returns an offer as it is now, with what was learned about its losses.

@@ -595,3 +595,28 @@ func manyOffers(n int) []fleet.Offer {
 
 	return offers
 }
+
+// A provider whose first node does not divide its GPUs is not asked for another because of that, also after its prices
+// have changed.
+func TestProvidersWhoseNodesDoNotDivideTheirGPUs(t *testing.T) {
+	t.Parallel()
+	offers := []fleet.Offer{
+		{Name: "p/a", Provider: "p", GPUs: 1, Shares: "1"}, {Name: "p/b", Provider: "p", GPUs: 1, Shares: "1"},
+		{Name: "q/a", Provider: "q", GPUs: 1, Shares: "1"},
+	}
+
+	m := provision.NewCatalog(offers)
+	before := m.All()
+	m.Undivided(&offers[0])
+	m.Update(offers)
+
+	for _, o := range m.Available(time.Time{}) {
+		if (o.Shares == "1") != (o.Provider == "q") {
+			t.Errorf("%s divides its GPUs: %q", o.Name, o.Shares)
+		}
+	}
+
+	if before[0].Shares != "1" || m.All()[0].Shares != "" {
+		t.Errorf("what was given away is changed: %+v, %+v", before, m.All())
+	}
+}

@@ -113,6 +113,7 @@ type shapeKey struct {
 	memory job.Bytes
 	fake   bool
 	shared string
+	shares string
 }
 
 // NewIndex prepares offers for matching. They must not be changed after that. peak returns
@@ -128,7 +129,7 @@ func NewIndex(offers []fleet.Offer, peak func(gpu string, memory job.Bytes) floa
 
 	for i := range offers {
 		o := &offers[i]
-		key := shapeKey{o.GPU, o.GPUs, o.GPUMemory, o.TFLOPS, o.CPUs, o.Memory, o.Fake, o.Shared}
+		key := shapeKey{o.GPU, o.GPUs, o.GPUMemory, o.TFLOPS, o.CPUs, o.Memory, o.Fake, o.Shared, o.Shares}
 		at, ok := index[key]
 		if !ok {
 			at = len(c.shapes)

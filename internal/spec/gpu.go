@@ -219,8 +219,8 @@ func shareFields() []field {
 			example: "0.5",
 			also:    []string{"gpu_fraction", "fraction"},
 			doc: "The share of one GPU that the job gets; others may have the rest. While they leave theirs unused, it " +
-				"gets more. The job runs on nodes that divide their GPUs, which trainyard nodes NODE shows; no node is provisioned " +
-				"for it. Under policies other than rules and andreas it gets a whole GPU.",
+				"gets more. The job runs on nodes that divide their GPUs, which trainyard nodes NODE shows, and on such " +
+				"nodes that are provisioned. Under policies other than rules and andreas it gets a whole GPU.",
 		},
 		{
 			name: "share_class",

@@ -99,6 +99,14 @@ func (y *yard) leases() string {
 // joins lets the machine of a lease be made and become a node.
 func (y *yard) joins(l id.Lease) {
 	y.t.Helper()
+
+	offer := y.Lease(l).Offer
+	y.joinsAs(l, offer.Node().Inventory)
+}
+
+// joinsAs lets the machine of a lease become a node with this hardware.
+func (y *yard) joinsAs(l id.Lease, inv fleet.Inventory) {
+	y.t.Helper()
 	y.ok(
 		yardmaster.LeaseGranted{
 			Lease:    l,
@@ -123,9 +131,7 @@ func (y *yard) joins(l id.Lease) {
 		},
 	)
 
-	offer := y.Lease(l).Offer
-	node := offer.Node()
-	y.ok(yardmaster.Join{Token: token, Name: "cloud-" + string(l), Key: "key-" + string(l), Inventory: node.Inventory})
+	y.ok(yardmaster.Join{Token: token, Name: "cloud-" + string(l), Key: "key-" + string(l), Inventory: inv})
 	y.round()
 }
 

@@ -61,6 +61,11 @@ func (m Join) handle(y *Yard) (any, error) {
 		reason += fmt.Sprintf("; the name %s belongs to a machine with another key", m.Name)
 	}
 
+	if l := y.leases.Of(t.Lease); l != nil && l.Offer.Shares != "" && n.Inventory.Shares == "" {
+		y.leases.Market.Undivided(&l.Offer)
+		reason += "; it does not divide its GPUs among jobs, so none is provisioned for a part of one at " + l.Offer.Provider
+	}
+
 	if notice := y.nodes.Known(n, m.Agent); notice != "" {
 		reason += "; " + notice
 	}

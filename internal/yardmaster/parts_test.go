@@ -2,6 +2,7 @@ package yardmaster_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -219,6 +220,94 @@ func TestMemoryOfAPartIsWhatAJobRanOutOf(t *testing.T) {
 	if len(orders) != 1 || orders[0].Launch.ShareCap != 30<<30 {
 		why, _ := y.Why(y.now, j)
 		t.Fatalf("%d runs after it ran out of memory: %s", len(orders), why.Sentence)
+	}
+}
+
+// cloudOffer is a node with one GPU that can be provisioned, and that will divide it.
+func cloudOffer() fleet.Offer {
+	return fleet.Offer{
+		Name: "p/h200/north", Provider: "p", Type: "h200", Region: "north", GPU: "NVIDIA H200", GPUs: 1, GPUMemory: 141 << 30,
+		CPUs: 64000, Memory: 256 << 30, Hourly: 4e6, Boot: job.Duration(4 * time.Minute), Shares: "1",
+	}
+}
+
+// TestPartsOfProvisionedNodes: one node is provisioned for two halves, who start there together and divide its price.
+func TestPartsOfProvisionedNodes(t *testing.T) {
+	t.Parallel()
+	cfg := yardmaster.Defaults(relocate.Wrap(rules.New(rules.Defaults()), relocate.Standard()))
+	cfg.Offers = []fleet.Offer{cloudOffer()}
+	y := newYardOf(t, cfg)
+
+	jobs := []id.Job{y.submit("alice", half()), y.submit("alice", half())}
+	y.round()
+
+	if got := y.leases(); got != "l1 requested" {
+		t.Fatalf("the leases are %q", got)
+	}
+
+	why, _ := y.Why(y.now, jobs[1])
+	if !strings.Contains(why.Sentence, "will share a GPU of the node that is being provisioned for j1") ||
+		strings.Contains(why.Sentence, "has not provisioned") {
+		t.Errorf("why: %s", why.Sentence)
+	}
+
+	y.joins("l1")
+	y.round()
+	y.pass(2*time.Second, "cloud-l1")
+	y.round()
+
+	for _, j := range jobs {
+		y.running(j, 0)
+	}
+
+	y.Take()
+	y.pass(10*time.Minute, "cloud-l1")
+
+	for _, j := range jobs {
+		y.ends(j, 0, yardmaster.RankReport{Cause: job.CauseNone})
+	}
+
+	sum := map[id.Job]ledger.Nanos{}
+	for _, p := range y.Take().Ledger.Postings {
+		if p.Account == ledger.Use {
+			sum[p.Job] += p.NodeCost
+		}
+	}
+
+	// Ten minutes of the node cost two thirds of a dollar.
+	for _, j := range jobs {
+		if got := float64(sum[j]) / 1e9; math.Abs(got-1.0/3) > 0.01 {
+			t.Errorf("%s pays $%g, want half of the price", j, got)
+		}
+	}
+}
+
+// TestNoNodesAreProvisionedInVain: when the first one turns out not to divide its GPU, no other is provisioned for a
+// part, and the owner is not left in the dark.
+func TestNoNodesAreProvisionedInVain(t *testing.T) {
+	t.Parallel()
+	cfg := yardmaster.Defaults(relocate.Wrap(rules.New(rules.Defaults()), relocate.Standard()))
+	cfg.Offers = []fleet.Offer{cloudOffer()}
+	y := newYardOf(t, cfg)
+	j := y.submit("alice", half())
+	y.round()
+
+	offer := y.Lease("l1").Offer
+	offer.Shares = ""
+	y.joinsAs("l1", offer.Node().Inventory)
+
+	for range 30 {
+		y.pass(time.Minute, "cloud-l1")
+		y.round()
+	}
+
+	if got := y.leases(); strings.Contains(got, "requested") {
+		t.Errorf("the leases are %q", got)
+	}
+
+	why, _ := y.Why(y.now, j)
+	if !strings.Contains(why.Sentence, "needs a node that divides its GPUs") || strings.Contains(why.Sentence, "could run it, but") {
+		t.Errorf("why: %s", why.Sentence)
 	}
 }
 

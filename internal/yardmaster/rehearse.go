@@ -98,7 +98,7 @@ func (y *Yard) Rehearse(now time.Time, owner id.User, file []Candidate) (*Rehear
 		policy = y.atBegin
 	}
 
-	h := &Rehearsal{policy: place.Rehearsal(policy), offers: y.cfg.Offers, jobs: make([]rehearsedJob, len(file))}
+	h := &Rehearsal{policy: place.Rehearsal(policy), offers: y.leases.Market.All(), jobs: make([]rehearsedJob, len(file))}
 	v := y.view(now)
 
 	for i, r := range records {
@@ -342,10 +342,9 @@ func (h *Rehearsal) verdict(o *rehearsedJob, plan *place.Plan, held map[id.Job]h
 	queued := place.QueuedJob{
 		Job: j, Need: o.need, Short: plan.Reservation.EndsBefore(h.view.Now, o.last), Rule: o.rule,
 	}
-	w := place.Explain(h.view, queued, place.Verdict{
-		Policy: h.policy.Name(), Reservation: plan.Reservation, Said: reason != "",
-	})
-	considerOffers(&w, o.need, without(h.offers, h.view.Exhausted), h.view.Exhausted, h.policy.Name(), h.view.Now)
+	verdict := place.Verdict{Policy: h.policy.Name(), Reservation: plan.Reservation, Said: reason != ""}
+	w := place.Explain(h.view, queued, verdict)
+	considerOffers(&w, o.need, without(h.offers, h.view.Exhausted), h.view.Exhausted, &verdict, h.view.Now)
 	addReasons(&w, reason)
 
 	return w

@@ -47,7 +47,7 @@ func (y *Yard) RehearseEdit(now time.Time, m Edit) (*EditRehearsal, error) {
 
 	v := y.view(now)
 	h := &EditRehearsal{
-		rehearsal: Rehearsal{policy: place.Rehearsal(policy), offers: y.cfg.Offers},
+		rehearsal: Rehearsal{policy: place.Rehearsal(policy), offers: y.leases.Market.All()},
 		job:       r.ID,
 	}
 

@@ -90,7 +90,7 @@ func (y *Yard) Snapshot(now time.Time) *Snapshot {
 		at: y.now, jobs: last.jobs, line: last.line,
 		round: last.round, rooms: y.nodes.Rooms.Freeze(), reservation: last.reservation, due: y.planDue || y.planning,
 		waits: y.waits, unprovided: y.unprovided, arrivals: y.leases.Arrivals(),
-		offers: y.cfg.Offers, policy: y.cfg.Policy.Name(),
+		offers: y.leases.Market.All(), policy: y.cfg.Policy.Name(),
 		shortages: y.shortages, downgraded: y.downgraded(),
 	}
 

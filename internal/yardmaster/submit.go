@@ -297,7 +297,7 @@ func (y *Yard) checkPossible(r *jobRecord) error {
 
 	need := y.need(r)
 	if y.nodes.Fits(need) ||
-		fleet.OnDemand.Allows(need.Place) && len(provision.Options(y.cfg.Offers, need, provision.Query{Now: y.now})) > 0 {
+		fleet.OnDemand.Allows(need.Place) && len(provision.Options(y.leases.Market.All(), need, provision.Query{Now: y.now})) > 0 {
 		return nil
 	}
 

@@ -70,11 +70,10 @@ func (s *Snapshot) View(now time.Time) *place.View {
 
 // Answer says why the queued jobs with a question wait. The view is that of the snapshot.
 func (s *Snapshot) Answer(v *place.View, q Question) place.Why {
-	w := place.Explain(v, place.QueuedJob{Job: q.Job, Need: q.Need, Short: q.Short, Rule: q.Rule}, place.Verdict{
-		Policy: s.policy, Reservation: q.Reservation, Said: q.Said, Due: q.Due,
-	})
+	verdict := place.Verdict{Policy: s.policy, Reservation: q.Reservation, Said: q.Said, Due: q.Due}
+	w := place.Explain(v, place.QueuedJob{Job: q.Job, Need: q.Need, Short: q.Short, Rule: q.Rule}, verdict)
 	if len(s.offers) > 0 {
-		considerOffers(&w, q.Need, without(s.offers, s.exhausted), s.exhausted, s.policy, v.Now)
+		considerOffers(&w, q.Need, without(s.offers, s.exhausted), s.exhausted, &verdict, v.Now)
 	}
 
 	if w.Blocker == place.BlockPolicy && q.Due {
@@ -325,7 +324,9 @@ func without(offers, others []fleet.Offer) []fleet.Offer {
 
 // considerOffers corrects an answer that looked only at nodes: what no node of the yard could
 // run may be run by one that can be provisioned.
-func considerOffers(w *place.Why, need fleet.Need, open, exhausted []fleet.Offer, policy string, now time.Time) {
+func considerOffers(
+	w *place.Why, need fleet.Need, open, exhausted []fleet.Offer, verdict *place.Verdict, now time.Time,
+) {
 	if !fleet.OnDemand.Allows(need.Place) {
 		return
 	}
@@ -353,6 +354,10 @@ func considerOffers(w *place.Why, need fleet.Need, open, exhausted []fleet.Offer
 	}
 
 	w.Blocker = place.BlockPolicy
+	if verdict.Said && !verdict.Due { // why it is not provisioned is left to the policy
+		return
+	}
+
 	w.Sentence += fmt.Sprintf("; offer %s could run it, but policy %s has not provisioned it",
-		options[0].Offer.Name, policy)
+		options[0].Offer.Name, verdict.Policy)
 }

@@ -28,6 +28,7 @@ type decider struct {
 	placed map[id.Job]bool // what the plan starts
 	shapes map[*queue.Shape]*shape
 	claims *place.Claims // what the plan takes of quotas, budgets and limits on nodes
+	parts  *Parts        // of nodes that are being provisioned
 
 	uncounted int // visits of the timeline to find out what would have been done otherwise
 }
@@ -52,10 +53,16 @@ func newDecider(p *Policy, v *place.View, plan *place.Plan, jobs map[id.Job]*lea
 
 	d := &decider{
 		Policy: p, view: v, plan: plan, leased: jobs, placed: map[id.Job]bool{}, shapes: map[*queue.Shape]*shape{},
-		claims: place.NewClaims(v),
+		claims: place.NewClaims(v), parts: NewParts(v),
 	}
 
 	d.dedicate()
+
+	for _, l := range v.Leases {
+		if j := jobs[l.Job]; j != nil && j.item != nil && j.leases[0] == l { // once for each job
+			d.parts.Add(j.item, &l.Offer)
+		}
+	}
 
 	return d
 }
@@ -105,8 +112,15 @@ func (d *decider) enterStart(s *place.Start) {
 
 	for _, a := range s.Allocations {
 		gpus += bits.OnesCount64(a.GPUs)
-		if at, ok := d.timeline.Find(a.Node); ok {
-			d.timeline.Start(at, a.GPUs&d.timeline.Free(at).GPUs, &s.Item.Shape.Need, d.lasts(s.Item))
+
+		at, ok := d.timeline.Find(a.Node)
+
+		switch need := &s.Item.Shape.Need; {
+		case !ok:
+		case a.Share > 0:
+			d.timeline.StartPart(at, a.GPUs, place.CutOf(s.Item, a.Share), need, d.lasts(s.Item))
+		default:
+			d.timeline.Start(at, a.GPUs&d.timeline.Free(at).GPUs, need, d.lasts(s.Item))
 		}
 	}
 
@@ -137,6 +151,13 @@ func (d *decider) consider(it *queue.Item) {
 		return
 	}
 
+	if !a.NoProvisioning {
+		if of := d.parts.Take(it); of != "" {
+			d.noteWait(it, WhyParts(of))
+			return
+		}
+	}
+
 	w := d.waitingFor(it)
 	s := w.shape
 	offer, ok := d.offer(w, &a, d.catalogue.First)
@@ -161,6 +182,13 @@ func (d *decider) consider(it *queue.Item) {
 		for _, at := range c.own.rooms {
 			d.timeline.Reserve(at, c.own.startsIn, s.Takes, c.own.runs)
 		}
+	}
+}
+
+// noteWait says why a job waits.
+func (d *decider) noteWait(it *queue.Item, reason string) {
+	if len(d.plan.Waits) < place.MaxWaits {
+		d.plan.Waits = append(d.plan.Waits, place.Wait{Job: it.Job, Reason: reason})
 	}
 }
 
@@ -334,7 +362,12 @@ func (d *decider) score(w *waiting, o *option, offer *provision.Option) {
 	staging, cost := d.view.Stage(w.item, node)
 	o.readyIn = o.startsIn + staging
 	done := o.readyIn + o.runs
-	energy := EnergyRate(d.view.Tariff, node).Of(float64(max(need.GPUs, 1) * need.Nodes))
+	gpus := float64(max(need.GPUs, 1) * need.Nodes)
+	if need.Share > 0 {
+		gpus = need.Share
+	}
+
+	energy := EnergyRate(d.view.Tariff, node).Of(gpus)
 
 	o.score = cost + energy.For(o.runs) + w.value.For(done) +
 		LateCost(w.item, w.value, d.view.Now.Add(done))
@@ -366,6 +399,7 @@ func (d *decider) provision(w *waiting, o *provision.Option, instead *place.Coun
 		Reason: Reason(d.view, w.item, o), Counterfactual: instead,
 	})
 	d.claims.Provision(&d.plan.Provisions[len(d.plan.Provisions)-1])
+	d.parts.Add(w.item, o.Offer)
 }
 
 // leaseOf returns the lease of a provisioned node, nil if it is none.
@@ -402,6 +436,10 @@ func (d *decider) runs(w *waiting, pool *timeline.Pool) time.Duration {
 	var gpu *fleet.GPU
 	if all := pool.Sample.Node.Inventory.GPUs; len(all) > 0 && need.MaxGPUs > 0 {
 		gpu = &all[0]
+	}
+
+	if need.Share > 0 {
+		return place.RunTimeOnPart(w.item, d.lasts(w.item), gpu, need.Share)
 	}
 
 	return place.RunTimeOf(w.item, d.lasts(w.item), gpu, need.GPUs*need.Nodes, need.Nodes)

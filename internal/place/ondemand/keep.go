@@ -137,8 +137,12 @@ func (j *leased) start(v *place.View, rooms []int) (place.Start, bool) {
 
 	match := fleet.NewMatcher(need)
 	s := place.Start{Item: j.item}
-	words := ""
+	words, part := "", ""
 	gpus := need.MaxGPUs
+
+	if need.Share > 0 {
+		part = humanize.Percent(need.Share) + " of "
+	}
 
 	for _, at := range rooms { // each rank gets as many GPUs as the smallest node has
 		fits, ok := match.Fits(&v.Rooms[at])
@@ -152,10 +156,12 @@ func (j *leased) start(v *place.View, rooms []int) (place.Start, bool) {
 	for _, at := range rooms[:min(len(rooms), max(need.MaxNodes, 1))] {
 		r := &v.Rooms[at]
 		fits, _ := match.Fits(r)
-		s.Allocations = append(s.Allocations, place.Allocation{Node: r.Node.ID, GPUs: fleet.LowestGPUs(fits, gpus)})
+		s.Allocations = append(s.Allocations, place.Allocation{
+			Node: r.Node.ID, GPUs: fleet.LowestGPUs(fits, gpus), Share: need.Share,
+		})
 
 		if g := r.Node.Inventory.GPUs; len(g) > 0 && gpus > 0 {
-			words = ": " + humanize.GPUs(gpus, g[0].Model, g[0].Memory)
+			words = ": " + part + humanize.GPUs(gpus, g[0].Model, g[0].Memory)
 		}
 	}
 

@@ -26,7 +26,7 @@ const hour = time.Hour
 func offers() []fleet.Offer {
 	a100 := fleet.Offer{
 		Name: "aws/a100", Provider: "aws", Type: "a100", GPU: "NVIDIA A100-SXM4-80GB", GPUs: 1, GPUMemory: 80 << 30,
-		CPUs: 64000, Memory: 1 << 40, Hourly: 3e6, Boot: job.Duration(4 * time.Minute),
+		CPUs: 64000, Memory: 1 << 40, Hourly: 3e6, Boot: job.Duration(4 * time.Minute), Shares: "1",
 	}
 
 	large := a100

@@ -71,7 +71,12 @@ func Query(v *place.View, it *queue.Item, l Length) provision.Query {
 		if o.Speed != nil {
 			q.Restore = time.Duration(o.Speed.Start)
 			q.RunTime = func(of *fleet.Offer, nodes, gpus int) (time.Duration, bool) {
-				return o.RemainingTime(o.Speed.On(of.GPU, of.GPUMemory).Rate(nodes*gpus, nodes))
+				curve := o.Speed.On(of.GPU, of.GPUMemory)
+				if part := it.Shape.Need.Share; part > 0 { // others may have the rest
+					return o.RemainingTime(place.PartRate(curve, part))
+				}
+
+				return o.RemainingTime(curve.Rate(nodes*gpus, nodes))
 			}
 		}
 	}

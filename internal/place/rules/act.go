@@ -5,6 +5,7 @@ import (
 	"trainyard/internal/id"
 	"trainyard/internal/money"
 	"trainyard/internal/place"
+	"trainyard/internal/place/ondemand"
 )
 
 // reserve keeps a job's nodes for it from the time at which they will be free.
@@ -25,9 +26,15 @@ func (e *engine) reserve(j *queuedJob, o *option) {
 }
 
 // letWait notes that a job waits for better nodes although it could start on others now, that
-// a quota or budget forbids to provision nodes for it, or that it is kept apart from a job on the
-// GPU that it could share. o is what it waits for, nil if nothing is reserved for it.
+// a quota or budget forbids to provision nodes for it, that it will share a GPU of a node that is
+// being provisioned for another, or that it is kept apart from a job on the GPU that it could share.
+// o is what it waits for, nil if nothing is reserved for it.
 func (e *engine) letWait(j *queuedJob, o *option, all []option) {
+	coming := id.Job("")
+	if a := e.allowance(j); len(j.leases) == 0 && a.HoldReason == "" && !a.NoProvisioning {
+		coming = e.parts.Take(j.item)
+	}
+
 	if len(e.plan.Waits) == place.MaxWaits {
 		return
 	}
@@ -45,7 +52,12 @@ func (e *engine) letWait(j *queuedJob, o *option, all []option) {
 	}
 
 	reason := barred
-	if reason == "" && e.apart != nil {
+
+	switch {
+	case barred != "":
+	case coming != "":
+		reason = ondemand.WhyParts(coming)
+	case e.apart != nil:
 		reason = whyApart(e.apart)
 	}
 
@@ -88,6 +100,7 @@ func (e *engine) provision(j *queuedJob, o *option, instead *place.Counterfactua
 		Reason: e.whyProvision(j, o), Counterfactual: instead,
 	})
 	e.claims.Provision(&e.plan.Provisions[len(e.plan.Provisions)-1])
+	e.parts.Add(j.item, o.offer.Offer)
 }
 
 // stop preempts a running job.

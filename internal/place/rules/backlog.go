@@ -304,7 +304,7 @@ func (l *backlog) updateRunning(list []*place.Running) {
 
 func (l *backlog) addRunning(r *place.Running) {
 	l.users.Join(r.User)
-	l.countPart(r.Allocations[0].Share, 1)
+	l.countPart(partOf(r), 1)
 
 	if r.Project != "" {
 		l.projects.Join(r.Project)
@@ -318,7 +318,7 @@ func (l *backlog) addRunning(r *place.Running) {
 
 func (l *backlog) removeRunning(r *place.Running) {
 	l.users.Leave(r.User)
-	l.countPart(r.Allocations[0].Share, -1)
+	l.countPart(partOf(r), -1)
 
 	if r.Project != "" {
 		l.projects.Leave(r.Project)
@@ -335,6 +335,15 @@ func (l *backlog) removeRunning(r *place.Running) {
 }
 
 func byNumber(c stoppableJob, number uint64) int { return cmp.Compare(c.Number, number) }
+
+// partOf returns the share of a GPU on which a job runs, 0 on whole ones.
+func partOf(r *place.Running) float64 {
+	if len(r.Allocations) != 1 {
+		return 0
+	}
+
+	return r.Allocations[0].Share
+}
 
 // single reports whether a job runs on one node, on whole GPUs.
 func single(r *place.Running) bool { return len(r.Allocations) == 1 && r.Allocations[0].Share == 0 }

@@ -7,6 +7,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/money"
 	"trainyard/internal/place"
+	"trainyard/internal/place/ondemand"
 	"trainyard/internal/place/timeline"
 	"trainyard/internal/share"
 	"trainyard/internal/tenant"
@@ -38,6 +39,7 @@ type engine struct {
 	emptyHosts    []emptyHost        // by pool: running the current job on a host
 	clock         clockText          // that was written last
 	reservedParts []reservedPart     // GPUs of which parts are reserved
+	parts         *ondemand.Parts    // of GPUs of nodes that are being provisioned
 	host          share.Host         // that a search looks at
 	workload      *share.Workload    // what jobs ask for; nil until somebody wants a part of a GPU
 	moved         map[id.Job]bool    // jobs that the plan moves away from their neighbours
@@ -50,7 +52,7 @@ func newEngine(p *Policy, v *place.View) *engine {
 		policy: p, cfg: &p.cfg, view: v, claims: place.NewClaims(v), earliestWake: v.Now.Add(time.Second),
 		round: p.rounds, timeline: &p.timeline, costs: &p.costs, backlog: &p.backlog,
 		costHourValue: p.cfg.Value[job.ObjectiveCost], allow: tenant.Unlimited(), hostsByShape: map[*shape][]*host{},
-		visits: p.cfg.Visits,
+		visits: p.cfg.Visits, parts: ondemand.NewParts(v),
 	}
 
 	if len(v.Offers) > 0 {

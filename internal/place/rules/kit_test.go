@@ -95,6 +95,7 @@ func (y *yard) offer(name string, count int, gpu fleet.GPU, hourly float64, boot
 		Memory:    1 << 40,
 		Hourly:    job.Money(hourly * 1e6),
 		Boot:      job.Duration(boot),
+		Shares:    "1",
 	}
 
 	y.offers = append(y.offers, o)

@@ -45,6 +45,8 @@ func (o *option) done() time.Duration { return o.readyIn + o.runs }
 // options lists the ways to run a job, the best first: on each pool the soonest, for gangs
 // also across pools, and the best offer.
 func (e *engine) options(j *queuedJob, s *shape) []option {
+	e.apart = nil
+
 	a := e.allowance(j)
 	if a.HoldReason != "" {
 		return nil
@@ -69,7 +71,6 @@ func (e *engine) options(j *queuedJob, s *shape) []option {
 	}
 
 	full := e.knownFull(j, s)
-	e.apart = nil
 
 	all, now := true, false
 	for _, pool := range s.Able {

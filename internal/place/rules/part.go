@@ -68,7 +68,7 @@ func (e *engine) fitPart(j *queuedJob, s *shape, o *option) {
 
 	var best share.Cost
 
-	e.timeline.PartsNow(e.request(j, s, o.pool, alone), o.pool, &cut, func(at int32, r *fleet.Room, gpus uint64) {
+	consider := func(at int32, r *fleet.Room, gpus uint64) {
 		e.look(r)
 		before := workload.Fragments(&e.host)
 
@@ -94,7 +94,16 @@ func (e *engine) fitPart(j *queuedJob, s *shape, o *option) {
 				o.rooms, o.part, o.besides = append(o.rooms[:0], at), gpu, besides
 			}
 		}
-	})
+	}
+
+	q := e.request(j, s, o.pool, alone)
+	for _, l := range j.leases { // the node that was provisioned for it comes first
+		e.timeline.PartsOn(q, o.pool, l.Node, &cut, consider)
+	}
+
+	if o.rooms == nil {
+		e.timeline.PartsNow(q, o.pool, &cut, consider)
+	}
 
 	if o.rooms == nil {
 		return

@@ -313,3 +313,66 @@ func TestQueuedPartsReserveOneGPU(t *testing.T) {
 		t.Errorf("50, 40 and 30 %% are to start in %v", in)
 	}
 }
+
+// TestPartsAreProvisioned: for jobs that want a part of a GPU one node is provisioned, not one for each; they start
+// there together, whoever it was for first.
+func TestPartsAreProvisioned(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.offer("a100", 1, a100(), 3, 3*time.Minute)
+	y.offer("a100x8", 8, a100(), 24, 3*time.Minute)
+
+	half := func(more want) want {
+		more.gpus, more.share, more.lasts, more.objective = 1, 0.5, 10*time.Hour, job.ObjectiveTime
+
+		return more
+	}
+
+	first := y.submit(half(want{}))
+	p := y.round(t)
+
+	h := provisioned(p, first)
+	if h == nil || h.Offer != "a100" || h.Count != 1 || !strings.Contains(h.Reason, "no node of the yard can run it") {
+		t.Fatalf("the plan is %+v, want a node with one GPU", p)
+	}
+
+	second := y.submit(half(want{user: "ben"}))
+	third := y.submit(half(want{user: "cy"}))
+	large := y.submit(half(want{memory: 60 << 30}))
+
+	p = y.round(t)
+	if provisioned(p, second) != nil || provisioned(p, third) == nil || provisioned(p, large) == nil {
+		t.Fatalf("beside the first there is room for one more half, and %+v are provisioned", p.Provisions)
+	}
+
+	if len(p.Waits) != 1 || p.Waits[0].Job != second.Job || !strings.Contains(p.Waits[0].Reason, "node that is being provisioned for j1") {
+		t.Errorf("the plan says %+v", p.Waits)
+	}
+
+	for range 3 {
+		if p = y.round(t); len(p.Provisions) > 0 {
+			t.Fatalf("more is provisioned: %+v", p.Provisions)
+		}
+
+		y.pass(time.Minute)
+	}
+
+	y.round(t) // the nodes are there, and each job starts on its own
+	y.pass(time.Second)
+	y.round(t)
+
+	if a, b := seatOf(y.planOf(first), first), seatOf(y.planOf(second), second); a.Node != b.Node || a.Share != 0.5 || b.Share != 0.5 {
+		t.Errorf("the first is on %+v, the second on %+v", a, b)
+	}
+}
+
+func TestPartsAreNotProvisionedWhereNodesDoNotDivideTheirGPUs(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.offer("a100", 1, a100(), 3, 3*time.Minute).Shares = ""
+	y.submit(want{gpus: 1, share: 0.5, lasts: time.Hour, objective: job.ObjectiveTime})
+
+	if p := y.plan(t); len(p.Provisions) > 0 {
+		t.Errorf("%+v is provisioned", p.Provisions)
+	}
+}

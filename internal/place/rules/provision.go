@@ -21,6 +21,9 @@ func (e *engine) provisionOption(j *queuedJob, s *shape) (option, bool) {
 	if len(e.view.Offers) == 0 || !fleet.OnDemand.Allows(s.Match.Need.Place) {
 		return option{}, false
 	}
+	if e.parts.Fits(j.item) {
+		return option{}, false
+	}
 	if j.provisioning != nil && j.generation == e.backlog.generation {
 		return *j.provisioning, j.provisioning.provisions()
 	}

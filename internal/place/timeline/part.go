@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/id"
 	"trainyard/internal/share"
 )
 
@@ -57,6 +58,15 @@ func (t *Timeline) sample(p *Pool, gpus int, visit func(at int32) bool) {
 				i++
 			}
 		}
+	}
+}
+
+// PartsOn is PartsNow for one node, if it is of the pool.
+func (t *Timeline) PartsOn(
+	q *Request, p *Pool, n id.Node, c *share.Cut, yield func(at int32, r *fleet.Room, gpus uint64),
+) {
+	if at, found := t.Find(n); found && t.rooms[at].Open && t.PoolOf(at) == p {
+		t.partsOf(q, at, c, yield)
 	}
 }
 

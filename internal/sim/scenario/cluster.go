@@ -22,6 +22,8 @@ const (
 	usualCPUs   = 64_000 // thousandths
 	usualMemory = job.Bytes(512 << 30)
 	usualGPU    = job.Bytes(16 << 30)
+
+	simulatedShares = "simulated" // version of the library with which nodes divide their GPUs
 )
 
 // group is what was written in one line: nodes that are alike.
@@ -223,7 +225,7 @@ func (s *Scenario) addGroup(a *args, at word, g *group) *fault.Error {
 // node makes one node of the group.
 func (g *group) node(name id.Node) fleet.Node {
 	n := fleet.Node{ID: name, Class: g.class, Pool: g.pool, Inventory: fleet.Inventory{
-		CPUs: g.cpus, Memory: g.memory, Shares: "simulated", SingleUser: g.singleUser, Topology: g.topology,
+		CPUs: g.cpus, Memory: g.memory, Shares: simulatedShares, SingleUser: g.singleUser, Topology: g.topology,
 	}}
 	var kind job.GPUKind
 	if kind.UnmarshalText([]byte(g.kind)) != nil {

@@ -115,6 +115,7 @@ func (s *Scenario) offerLine(a *args) *fault.Error {
 		o.GPUMemory = k.Memory
 		o.GPUs = g.gpus
 		o.TFLOPS = described.Peak
+		o.Shares = simulatedShares
 	}
 
 	o.Name = o.NameOf()

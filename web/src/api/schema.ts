@@ -2725,6 +2725,7 @@ export interface components {
             provider: string;
             region?: string;
             shared?: string;
+            shares?: string;
             spot?: boolean;
             /** Format: double */
             tflops?: number;
