@@ -32,6 +32,15 @@ func TestPartsOfAGPUComeAndGo(t *testing.T) {
 		}
 	}
 
+	// A job with several GPUs, or on several nodes, shares none.
+	for name, need := range map[string]fleet.Need{
+		"two GPUs": {Nodes: 1, GPUs: 2, MaxGPUs: 2, Place: job.PlaceAny}, "two nodes": {Nodes: 2, GPUs: 1, MaxGPUs: 1, Place: job.PlaceAny},
+	} {
+		if shared, free, ok := fleet.NewMatcher(need).FitsPart(room, &share.Cut{Share: 0.3}); ok || shared|free != 0 {
+			t.Errorf("%s: a part of %b or %b", name, shared, free)
+		}
+	}
+
 	before := room.Parts
 	r := *room
 	r.Cut(1, share.Cut{Job: "j2", Share: 0.25})

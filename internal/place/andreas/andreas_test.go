@@ -13,6 +13,7 @@ import (
 	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/place/andreas"
+	"trainyard/internal/share"
 )
 
 const hour = time.Hour
@@ -598,6 +599,19 @@ func TestSharedGPUs(t *testing.T) {
 				c.wait(want{lasts: hour, spec: asksForHalf, due: 10 * hour, late: 1})
 			},
 			map[id.Job]string{"j1": "0.5 TESLA", "j2": "0.5 TESLA"}, 0b1,
+		},
+		"unless they do badly beside each other": {
+			func(c *cluster) {
+				c.beside = share.NewInterference()
+				for range 10 {
+					c.beside.Observe(c.now, "resnet", "llm", 0.3)
+				}
+
+				c.node("t1", "TESLA", 4)
+				c.wait(want{lasts: hour, spec: asksForHalf, due: 10 * hour, late: 1, program: "llm"})
+				c.wait(want{lasts: hour, spec: asksForHalf, due: 10 * hour, late: 1, program: "resnet"})
+			},
+			map[id.Job]string{"j1": "0.5 TESLA", "j2": "0.5 TESLA"}, 0b11,
 		},
 		"also if only their speed on a whole GPU is known": {
 			func(c *cluster) {

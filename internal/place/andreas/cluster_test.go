@@ -14,12 +14,15 @@ import (
 	"trainyard/internal/place"
 	"trainyard/internal/place/andreas"
 	"trainyard/internal/queue"
+	"trainyard/internal/share"
 )
 
 var start = time.Date(2026, 11, 15, 9, 0, 0, 0, time.UTC)
 
 // cluster is a small yard: nodes, a line, what runs, and a clock.
 type cluster struct {
+	beside *share.Interference // how jobs do beside others; nil if unknown
+
 	now     time.Time
 	table   *fleet.Table
 	line    *queue.Queue
@@ -96,6 +99,8 @@ type want struct {
 	spec   job.Resources
 	place  job.Place
 	waited time.Duration
+
+	program string
 }
 
 func (c *cluster) item(w want) (*queue.Item, fleet.Need) {
@@ -127,7 +132,10 @@ func (c *cluster) item(w want) (*queue.Item, fleet.Need) {
 
 	need := fleet.NeedOf(&job.Spec{Resources: w.spec, Place: w.place}, job.Floor{}, nil)
 
-	return &queue.Item{Job: id.NewJob(c.jobs), Number: c.jobs, User: w.user, Lasts: w.lasts, Cost: 3600, Outlook: o}, need
+	return &queue.Item{
+		Job: id.NewJob(c.jobs), Number: c.jobs, User: w.user, Lasts: w.lasts, Cost: 3600, Outlook: o,
+		Program: queue.Program{Key: w.program},
+	}, need
 }
 
 // wait puts a job into the line.
@@ -170,7 +178,7 @@ func seat(node string, gpus uint64) place.Allocation {
 func (c *cluster) view() *place.View {
 	return &place.View{
 		Now: c.now, Rooms: c.table.Rooms(), Queue: c.line, Running: c.running, Tariff: c.tariff,
-		Usage: c.usage,
+		Usage: c.usage, Beside: c.beside,
 	}
 }
 
