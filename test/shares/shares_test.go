@@ -117,7 +117,7 @@ func openYard(t *testing.T) *sharedYard {
 		t.Fatal(err)
 	}
 
-	if _, err := y.StartAgent("n1", token, "--probe", "off"); err != nil {
+	if _, err := y.StartAgent("n1", token, "--probe", "off", "--mix-users", "yes"); err != nil {
 		t.Fatal(err)
 	}
 
@@ -195,7 +195,8 @@ func TestJobsOfOneOwnerShareAGPUThroughMPS(t *testing.T) {
 		return err == nil && n.MPS, err
 	})
 
-	const through = ", share_mps: true"
+	const through = ", share_mps: true, cpus: 0.1" // nothing but the GPU keeps others away
+
 	first, second := y.submit(y.admin, 0.25, through), y.submit(y.admin, 0.25, through+", share_limit: 0.5")
 
 	for _, j := range []id.Job{first, second} {
