@@ -75,6 +75,7 @@ func NewCatalog(offers []fleet.Offer) *Catalog {
 		backoffs: map[scope]*backoff{}, interruptions: map[string]*interruptions{}, undivided: map[string]bool{},
 	}
 	m.Update(offers)
+
 	return m
 }
 

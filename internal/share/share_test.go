@@ -364,8 +364,8 @@ func TestWhatOthersLeaveIsNotExpected(t *testing.T) {
 	}
 }
 
-// As many pairs are kept as there may be: who comes new takes the place of those that faded, or else of the one of which
-// the least counts.
+// As many pairs are kept as there may be: who comes new takes the place of those that faded, or else of the one of
+// which the least counts.
 func TestForgottenPairsMakeRoom(t *testing.T) {
 	t.Parallel()
 	x := share.NewInterference()

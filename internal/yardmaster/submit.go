@@ -295,9 +295,9 @@ func (y *Yard) checkPossible(r *jobRecord) error {
 		return nil
 	}
 
-	need := y.need(r)
+	need, offers := y.need(r), y.leases.Market.All()
 	if y.nodes.Fits(need) ||
-		fleet.OnDemand.Allows(need.Place) && len(provision.Options(y.leases.Market.All(), need, provision.Query{Now: y.now})) > 0 {
+		fleet.OnDemand.Allows(need.Place) && len(provision.Options(offers, need, provision.Query{Now: y.now})) > 0 {
 		return nil
 	}
 

@@ -21,8 +21,8 @@ func half(c *placetest.Cluster) *queue.Item {
 	return c.Add(w)
 }
 
-// TestPartsAreProvisioned: under a policy that leaves that to the common rule, too, one node is provisioned for two jobs
-// that want half a GPU.
+// TestPartsAreProvisioned: under a policy that leaves that to the common rule, too, one node is provisioned for two
+// jobs that want half a GPU.
 func TestPartsAreProvisioned(t *testing.T) {
 	t.Parallel()
 	c := placetest.NewCluster()

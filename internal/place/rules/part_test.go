@@ -361,7 +361,8 @@ func TestPartsAreProvisioned(t *testing.T) {
 	y.pass(time.Second)
 	y.round(t)
 
-	if a, b := seatOf(y.planOf(first), first), seatOf(y.planOf(second), second); a.Node != b.Node || a.Share != 0.5 || b.Share != 0.5 {
+	a, b := seatOf(y.planOf(first), first), seatOf(y.planOf(second), second)
+	if a.Node == "" || a.Node != b.Node || a.Share != 0.5 || b.Share != 0.5 {
 		t.Errorf("the first is on %+v, the second on %+v", a, b)
 	}
 }
