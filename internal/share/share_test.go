@@ -299,7 +299,9 @@ func TestWholeGPUsAreTakenWhereTheyLeaveTheLeastUseless(t *testing.T) {
 	if tight, loose := cost(w, 8000, 0.5, 1), cost(w, 16000, 1, 1); tight <= loose {
 		t.Errorf("half a GPU without CPUs costs %g, a GPU of an empty node %g", tight, loose)
 	}
-	if tight, loose := cost(share.NewWorkload(nil), 8000, 0.5, 1), cost(share.NewWorkload(nil), 16000, 1, 1); tight >= loose {
+
+	nothing := share.NewWorkload(nil)
+	if tight, loose := cost(nothing, 8000, 0.5, 1), cost(nothing, 16000, 1, 1); tight >= loose {
 		t.Errorf("where nobody wants anything, half a GPU without CPUs costs %g, a GPU of an empty node %g", tight, loose)
 	}
 }

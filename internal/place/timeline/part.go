@@ -40,8 +40,8 @@ func (t *Timeline) RoomsNow(q *Request, p *Pool, yield func(at int32, delay time
 // each would be filled with whatever comes; those spread over all of them are nearly as good as all.
 const maxSampled = 64
 
-// sample visits rooms of a pool with so many free GPUs or more, those with the fewest first. After each that visit finds
-// fit, it leaves some out if there are many.
+// sample visits rooms of a pool with so many free GPUs or more, those with the fewest first. After each that visit
+// finds fit, it leaves some out if there are many.
 func (t *Timeline) sample(p *Pool, gpus int, visit func(at int32) bool) {
 	rooms := 0
 	for _, list := range p.free[min(gpus, len(p.free)):] {
