@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -51,6 +52,9 @@ func messages() int {
 func TestInvariantsHoldAfterEveryMessage(t *testing.T) {
 	t.Parallel()
 
+	seen := sightings{events: map[string]int{}}
+	t.Cleanup(func() { seen.check(t) })
+
 	for i := range uint64(yards) {
 		seed := *seedFlag + i
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
@@ -73,15 +77,7 @@ func TestInvariantsHoldAfterEveryMessage(t *testing.T) {
 				t.Fatalf("seed %d, message %d, at rest: %v", seed, d.sent, err)
 			}
 
-			for _, kind := range d.mustSee([]string{
-				"job.succeeded", "job.failed", "job.cancelled", "job.paused", "job.recovering", "job.pausing",
-				"job.cancelling", "node.suspect", "node.lost", "node.removed", "node.cordoned", "node.ready", "run.timed_out", "user.changed",
-				"inbox.asked", "inbox.noticed", "inbox.accepted", "inbox.dismissed", "inbox.withdrawn",
-				"checkpoint.stored", "checkpoint.removed"}) {
-				if d.store.events[kind] == 0 {
-					t.Errorf("seed %d never saw %s: it tests too little", seed, kind)
-				}
-			}
+			seen.add(d)
 
 			shares := 0
 			for _, run := range d.store.runs {
@@ -129,8 +125,42 @@ func TestInvariantsHoldAfterEveryMessage(t *testing.T) {
 	}
 }
 
-// mustSee returns the kinds of event that a run long enough cannot miss.
-func (d *driver) mustSee(kinds []string) []string { return d.mustSeeIn(5000, kinds) }
+// sightings are the events of several yards.
+type sightings struct {
+	mu       sync.Mutex
+	messages int
+	events   map[string]int
+}
+
+func (s *sightings) add(d *driver) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.messages += d.sent
+	for kind, n := range d.store.events {
+		s.events[kind] += n
+	}
+}
+
+// check fails the test if the yards together have missed a kind of event that so many messages cannot miss.
+func (s *sightings) check(t *testing.T) {
+	t.Helper()
+
+	if s.messages < 20_000 {
+		return
+	}
+
+	for _, kind := range []string{
+		"job.succeeded", "job.failed", "job.cancelled", "job.paused", "job.recovering", "job.pausing", "job.cancelling",
+		"node.suspect", "node.lost", "node.removed", "node.cordoned", "node.ready", "run.timed_out", "user.changed",
+		"inbox.asked", "inbox.noticed", "inbox.accepted", "inbox.dismissed", "inbox.withdrawn",
+		"checkpoint.stored", "checkpoint.removed",
+	} {
+		if s.events[kind] == 0 {
+			t.Errorf("%d messages never showed %s: they test too little", s.messages, kind)
+		}
+	}
+}
 
 // mustSeeIn returns kinds of what is so rare that only this many messages show it for certain.
 func (d *driver) mustSeeIn(messages int, kinds []string) []string {

@@ -149,6 +149,21 @@ func (w *world) awaitEnd(t *testing.T, j id.Job) {
 	t.Fatal(t.Context().Err())
 }
 
+// awaitLine waits until the server has a line of a job's output: the last ones may arrive after its end.
+func (w *world) awaitLine(t *testing.T, j id.Job, number int64) {
+	t.Helper()
+
+	for {
+		var found counter
+		w.timed(t, &found, "logs", string(j), "--tail", "1", "--grep", fmt.Sprintf("step 0*%d loss", number))
+		if found.lines == 1 {
+			return
+		}
+
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
 // counter counts bytes and lines.
 type counter struct{ bytes, lines int64 }
 
@@ -230,6 +245,7 @@ func TestLogs(t *testing.T) {
 	lines := int64(size) / lineLength
 	j := w.submit(t, fmt.Sprintf("seq -f '%s' %d", line, lines))
 	w.awaitEnd(t, j)
+	w.awaitLine(t, j, lines)
 
 	var all, found counter
 	read := w.timed(t, &all, "logs", string(j))
