@@ -53,7 +53,7 @@ quick: ## Answer in under two minutes: vet, house rules, and the fast packages w
 	@scripts/quick.sh
 
 .PHONY: test
-test: ## Run every test, with the race detector where anything runs concurrently: vet, packages, examples, end to end
+test: ## Run every test, with the race detector where anything runs concurrently: packages, examples, end to end
 	@scripts/setup.sh test
 	@scripts/test.sh
 

@@ -13,9 +13,6 @@ if ! command -v "${CC:-cc}" >/dev/null && ! command -v gcc >/dev/null; then
   CGO_ENABLED=0
 fi
 
-# With the flags of the tests below, which then need not compile everything again.
-echo "== go vet"
-go vet "${race[@]}" ./...
 # The race detector makes arithmetic ten times as slow and finds nothing where nothing runs at the same time: in the
 # tests of the house rules, of the packages that decide, and of the simulator (internal/arch_race_test.go sees to it).
 sequential='^trainyard/(internal(/((contact|forecast|formula|ledger|place|provision|queue|quota|spec)(/.*)?|sim|sim/(scenario|yardview|trace(/.*)?)))?|test/(features|bench/(alloc|edl|simulator)))$'
