@@ -22,7 +22,14 @@ type process struct {
 	granted bool
 }
 
-func (p *process) close() error { return p.conn.Close() }
+// close closes the connection, if whoever reads from it has not done so.
+func (p *process) close() error {
+	if err := p.conn.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+
+	return nil
+}
 
 // send never blocks: a process that does not read for so long that its buffer is full loses its connection. One that
 // has ended keeps it until everything that it said is read, which may be that it ran out of memory.
