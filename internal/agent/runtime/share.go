@@ -1,12 +1,10 @@
 package runtime
 
 import (
-	"fmt"
 	"path/filepath"
 
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/id"
-	"trainyard/internal/job"
 )
 
 // openShare gives a rank its share of a GPU, if it shares one and this process has not done so yet.
@@ -32,23 +30,7 @@ func (r *Runtime) openShare(rk *rank) error {
 
 // Evict stops a rank for what its program does. It has no effect on a rank whose program does not run.
 func (r *Runtime) Evict(run id.Run, n int, reason string) error {
-	rk, err := r.lookup(run, n)
-	if err != nil {
-		return err
-	}
-
-	r.mu.Lock()
-	defer r.mu.Unlock()
-
-	if rk.state.State != job.RunRunning {
-		return nil
-	}
-
-	if err := rundir.RequestEviction(rk.dir, reason); err != nil {
-		return fmt.Errorf("evict rank %s: %w", rk.name, err)
-	}
-
-	return nil
+	return r.request(run, n, "evict", func(dir string) error { return rundir.RequestEviction(dir, reason) })
 }
 
 // endShare takes the share of a rank back that has ended.

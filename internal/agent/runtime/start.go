@@ -585,6 +585,11 @@ func (r *Runtime) RequestSave(run id.Run, n, number int) error {
 // Suspend suspends the program of a rank in place, or lets it continue, as the order says. Its status says what became
 // of that. The same order may be given again. It has no effect on a rank whose program does not run.
 func (r *Runtime) Suspend(run id.Run, n int, order job.SuspendOrder) error {
+	return r.request(run, n, "suspend", func(dir string) error { return rundir.RequestSuspend(dir, order) })
+}
+
+// request leaves a request in the directory of a rank whose program runs.
+func (r *Runtime) request(run id.Run, n int, what string, leave func(dir string) error) error {
 	rk, err := r.lookup(run, n)
 	if err != nil {
 		return err
@@ -597,8 +602,8 @@ func (r *Runtime) Suspend(run id.Run, n int, order job.SuspendOrder) error {
 		return nil
 	}
 
-	if err := rundir.RequestSuspend(rk.dir, order); err != nil {
-		return fmt.Errorf("suspend rank %s: %w", rk.name, err)
+	if err := leave(rk.dir); err != nil {
+		return fmt.Errorf("%s rank %s: %w", what, rk.name, err)
 	}
 
 	return nil

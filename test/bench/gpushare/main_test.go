@@ -148,7 +148,7 @@ func TestFiguresAreOfScenesThatThereAre(t *testing.T) {
 
 	for _, name := range used {
 		if !known[name] {
-			t.Errorf("there is no scene %s", name)
+			t.Errorf("a figure is made of scene %s, which is not played", name)
 		}
 	}
 }
