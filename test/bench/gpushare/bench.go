@@ -52,29 +52,26 @@ func (b *bench) run(ctx context.Context, wanted *regexp.Regexp, path string) err
 
 	outcomes := map[string]outcome{}
 
-	for _, s := range scenes() {
-		if !wanted.MatchString(s.name) {
+	for _, act := range acts() {
+		if !slices.ContainsFunc(act, func(s scene) bool { return wanted.MatchString(s.name) }) {
 			continue
 		}
 
-		o, err := b.play(ctx, &s)
+		got, err := b.play(ctx, act)
 		if ctx.Err() != nil {
 			origin.Run += ", interrupted"
 			break
 		}
 
-		if err != nil {
-			fmt.Fprintf(b.out, "%-24s not measured: %v\n", s.name, err) //nolint:errcheck // as above
-			continue
+		for i, s := range act {
+			if err != nil {
+				fmt.Fprintf(b.out, "%-24s not measured: %v\n", s.name, err) //nolint:errcheck // as above
+				continue
+			}
+
+			b.print(&s, &got[i])
+			outcomes[s.name] = got[i]
 		}
-
-		b.print(&s, &o)
-
-		if before, again := outcomes[s.name]; again {
-			o.add(&before)
-		}
-
-		outcomes[s.name] = o
 	}
 
 	figures := figuresOf(outcomes)
@@ -248,13 +245,6 @@ func faults(outcomes map[string]outcome, figures map[string]float64) {
 	if o, ok := outcomes["broker_killed"]; ok && len(o.rates["a"]) > 2 && len(o.rates["b"]) > 2 {
 		a, b := mean(o.rates["a"][2:]), mean(o.rates["b"][2:])
 		figures["after_broker_kill_error_points"] = 100 * math.Abs(a/(a+b)-0.7)
-	}
-}
-
-// add adds the windows of another time that the scene was played.
-func (o *outcome) add(other *outcome) {
-	for name, rates := range other.rates {
-		o.rates[name] = append(rates, o.rates[name]...)
 	}
 }
 

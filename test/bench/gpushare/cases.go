@@ -11,12 +11,28 @@ import (
 // capped is the cap, in GiB, up to which programs allocate.
 const capped = 10
 
-// scenes returns the cases, in the order in which they are run: what is compared is close together. What depends on the
-// processor varies more than the rest, and is run in turns.
-func scenes() []scene {
-	hostSliced := pair("host_sliced", sliced, "host", "host", 0.5)
-	hostShared := pair("host_50_50", shared, "host", "host", 0.5)
+// acts returns the cases, in the order in which they are run: what is compared is close together. What depends on the
+// processor varies more than the rest, and is in one act.
+func acts() [][]scene {
+	var all [][]scene
+	for _, s := range scenes() {
+		all = append(all, []scene{s})
+	}
 
+	return append(all,
+		[]scene{
+			pair("host_sliced", sliced, "host", "host", 0.5), pair("host_50_50", shared, "host", "host", 0.5),
+		},
+		[]scene{
+			alone("host", sliced),
+			pair("host_beside_gpu_sliced", sliced, "host", "gpu", 0.5),
+			pair("host_beside_gpu_50_50", shared, "host", "gpu", 0.5),
+		},
+	)
+}
+
+// scenes returns the cases that are run by themselves.
+func scenes() []scene {
 	all := []scene{
 		alone("gpu", sliced), alone("gpu", shared),
 		pair("gpu_sliced", sliced, "gpu", "gpu", 0.5),
@@ -29,10 +45,6 @@ func scenes() []scene {
 			{name: "c", kind: "gpu", terms: "weight=0.2"},
 		}},
 		pair("gpu_mps", mps, "gpu", "gpu", 0.5),
-		alone("host", sliced),
-		hostSliced, hostShared, hostSliced, hostShared, hostSliced, hostShared,
-		pair("host_beside_gpu_sliced", sliced, "host", "gpu", 0.5),
-		pair("host_beside_gpu_50_50", shared, "host", "gpu", 0.5),
 		{name: "guaranteed", way: shared, programs: []program{
 			{name: "a", kind: "gpu", terms: "weight=0.7,class=guaranteed"},
 			{name: "b", kind: "gpu", terms: "weight=0.3,class=opportunistic"},

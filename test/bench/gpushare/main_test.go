@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 
 // script is a program that does what train.py does as far as a scene can tell.
 const script = `#!/bin/sh
-# SCRIPT NAME KIND WINDOWS SECONDS
+# SCRIPT NAME KIND WINDOWS SECONDS EVERY LEAD
 echo 'READY {}'
 read begin
 case $3 in
@@ -37,6 +37,16 @@ bad) echo 'no GPU'; exit 1 ;;
 esac
 case $LD_PRELOAD in *.so) rate=30 ;; *) rate=40 ;; esac
 for i in $(seq $4); do echo "RESULT {\"rate\": $rate}"; done
+`
+
+// clockScript says when the windows would begin in which train.py works.
+const clockScript = `#!/bin/sh
+# SCRIPT NAME KIND WINDOWS SECONDS EVERY LEAD
+echo 'READY {}'
+read begin
+for i in $(seq 0 $(($4 - 1))); do
+	echo "RESULT {\"rate\": $(echo $begin $i $6 | awk '{ printf "%.3f", $1 + $2 * $3 }')}"
+done
 `
 
 func newBench(t *testing.T) *bench {
@@ -72,24 +82,61 @@ func TestAScene(t *testing.T) {
 		{scene{name: "broker", way: shared, during: killBroker, programs: pair("", shared, "gpu", "gpu", 0.5).programs},
 			"a: 30 30 30 b: 30 30 30"},
 	} {
-		o, err := b.play(t.Context(), &c.s)
+		got, err := b.play(t.Context(), []scene{c.s})
 		if err != nil {
-			t.Errorf("%s: %v", c.s.name, err)
+			t.Fatalf("%s: %v", c.s.name, err)
 		}
 
 		var out bytes.Buffer
 		b.out = &out
-		b.print(&c.s, &o)
+		b.print(&c.s, &got[0])
 
-		got := strings.Join(strings.Fields(strings.ReplaceAll(out.String(), ".0", "")), " ")
-		if want := strings.TrimSpace(c.s.name + " " + c.want); got != want {
-			t.Errorf("got %q, want %q", got, want)
+		text := strings.Join(strings.Fields(strings.ReplaceAll(out.String(), ".0", "")), " ")
+		if want := strings.TrimSpace(c.s.name + " " + c.want); text != want {
+			t.Errorf("got %q, want %q", text, want)
 		}
 	}
 
-	bad := pair("bad", sliced, "gpu", "bad", 0.5)
-	if _, err := b.play(t.Context(), &bad); err == nil || !strings.Contains(err.Error(), "b failed: no GPU") {
+	bad := []scene{pair("bad", sliced, "gpu", "bad", 0.5)}
+	if _, err := b.play(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "b failed: no GPU") {
 		t.Errorf("a program that fails: %v", err)
+	}
+}
+
+// TestScenesInTurns: the windows of two scenes of one act follow each other.
+func TestScenesInTurns(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.window = 50 * time.Millisecond
+
+	if err := executable.Write(b.python, []byte(clockScript), 0o700); err != nil {
+		t.Fatal(err)
+	}
+
+	both := []scene{
+		pair("first", sliced, "gpu", "gpu", 0.5),
+		{name: "second", way: sliced, programs: []program{{name: "a", kind: "gpu"}}},
+	}
+
+	got, err := b.play(t.Context(), both)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// The rates of this script are the times at which its windows begin.
+	first, second := got[0].rates["a"], got[1].rates["a"]
+	if n := 3 * inTurns; len(first) != n || len(got[0].rates["b"]) != n || len(second) != n {
+		t.Fatalf("windows %v and %v, want %d of each", first, second, n)
+	}
+
+	for i, begin := range first {
+		period := 2 * (b.window + lead).Seconds()
+		if want := first[0] + float64(i)*period; math.Abs(begin-want) > 0.002 {
+			t.Errorf("window %d of the first begins at %v, want %v", i, begin, want)
+		}
+		if want := begin + period/2; math.Abs(second[i]-want) > 0.002 {
+			t.Errorf("window %d of the second begins at %v, want %v", i, second[i], want)
+		}
 	}
 }
 
@@ -131,8 +178,10 @@ func TestFiguresAreOfScenesThatThereAre(t *testing.T) {
 	t.Parallel()
 
 	known := map[string]bool{}
-	for _, s := range scenes() {
-		known[s.name] = true
+	for _, act := range acts() {
+		for _, s := range act {
+			known[s.name] = true
+		}
 	}
 
 	var used []string

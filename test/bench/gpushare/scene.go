@@ -61,9 +61,11 @@ type stage struct {
 	bench   *bench
 	scene   *scene
 	folder  string
+	windows int
+	every   time.Duration // from the begin of one window to that of the next
 	broker  *server
 	players []*player
-	begins  time.Time
+	begins  time.Time // the first window
 }
 
 // player is a running program.
@@ -85,63 +87,109 @@ type player struct {
 // patience is how long a program may take to be ready: torch.compile takes the longest.
 const patience = 3 * time.Minute
 
-// play runs a scene.
-func (b *bench) play(ctx context.Context, s *scene) (out outcome, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience+2*time.Duration(b.windows)*b.window)
+// inTurns is how many times as many windows the scenes have that are played in turns.
+const inTurns = 4
+
+// lead is for how long programs work together before a window that comes after a rest.
+const lead = time.Second
+
+// play runs an act. If it has several scenes, these are played in turns: the programs of one work for a window while
+// those of the others rest, so that what changes on the machine changes for all.
+func (b *bench) play(ctx context.Context, act []scene) (outs []outcome, err error) {
+	slot, count := b.window, b.windows
+	if len(act) > 1 {
+		slot, count = b.window+lead, inTurns*b.windows
+	}
+
+	length := time.Duration(count*len(act)) * slot
+	ctx, cancel := context.WithTimeout(ctx, patience+2*length)
 	defer cancel()
 
 	folder, err := os.MkdirTemp("", "gpushare")
 	if err != nil {
-		return out, err
+		return nil, err
 	}
 
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 
-	st := &stage{bench: b, scene: s, folder: folder}
+	var stages []*stage
+	defer func() {
+		for _, st := range stages {
+			err = errors.Join(err, st.end())
+		}
+	}()
 
-	defer func() { err = errors.Join(err, st.end()) }()
+	for i := range act {
+		st := &stage{
+			bench: b, scene: &act[i], folder: filepath.Join(folder, strconv.Itoa(i)),
+			windows: count, every: time.Duration(len(act)) * slot,
+		}
+		stages = append(stages, st)
+
+		if err := st.open(ctx); err != nil {
+			return nil, err
+		}
+	}
+
+	for _, st := range stages {
+		if err := st.ready(ctx); err != nil {
+			return nil, err
+		}
+	}
+
+	now := b.clk.Now()
+	for i, st := range stages {
+		if err := st.begin(now.Add(lead + time.Duration(i)*slot)); err != nil {
+			return nil, err
+		}
+	}
+
+	for _, st := range stages {
+		out, err := st.play(ctx)
+		if err != nil {
+			return nil, err
+		}
+
+		outs = append(outs, out)
+	}
+
+	return outs, nil
+}
+
+// open starts what the scene needs, and its programs.
+func (st *stage) open(ctx context.Context) (err error) {
+	if err := os.Mkdir(st.folder, 0o700); err != nil {
+		return err
+	}
 
 	var env []string
 
-	switch s.way {
+	switch st.scene.way {
 	case shared:
 		if st.broker, err = st.serve(ctx); err != nil {
-			return out, err
+			return err
 		}
 	case mps:
 		if env, err = st.startMPS(ctx); err != nil {
-			return out, err
+			return err
 		}
 	case sliced:
 	}
 
-	for _, p := range s.programs {
+	for _, p := range st.scene.programs {
 		player, err := st.start(ctx, p, env)
 		if err != nil {
-			return out, err
+			return err
 		}
 
 		st.players = append(st.players, player)
 	}
 
-	if err := st.begin(ctx); err != nil {
-		return out, err
-	}
-
-	if s.during != nil {
-		if err := s.during(ctx, st); err != nil {
-			return out, err
-		}
-	}
-
-	return st.outcome(ctx)
+	return nil
 }
 
-// lead is for how long programs work together before the first window.
-const lead = time.Second
-
-// begin lets all programs begin at the same moment, when the last is ready.
-func (st *stage) begin(ctx context.Context) error {
+// ready waits until all programs are ready.
+func (st *stage) ready(ctx context.Context) error {
 	for _, p := range st.players {
 		select {
 		case <-p.ready:
@@ -152,14 +200,30 @@ func (st *stage) begin(ctx context.Context) error {
 		}
 	}
 
-	st.begins = st.bench.clk.Now().Add(lead)
+	return nil
+}
+
+// begin says to all programs when their first window begins.
+func (st *stage) begin(at time.Time) error {
+	st.begins = at
 	for _, p := range st.players {
-		if _, err := fmt.Fprintf(p.stdin, "%.3f\n", float64(st.begins.UnixMilli())/1000); err != nil {
+		if _, err := fmt.Fprintf(p.stdin, "%.3f\n", float64(at.UnixMilli())/1000); err != nil {
 			return err
 		}
 	}
 
 	return nil
+}
+
+// play waits for the end of the scene, and does what is to be done during it.
+func (st *stage) play(ctx context.Context) (outcome, error) {
+	if st.scene.during != nil {
+		if err := st.scene.during(ctx, st); err != nil {
+			return outcome{}, err
+		}
+	}
+
+	return st.outcome(ctx)
 }
 
 // inWindow waits until the middle of a window.
@@ -220,8 +284,8 @@ func (st *stage) start(ctx context.Context, p program, env []string) (*player, e
 
 	pl := &player{
 		program: p, ready: make(chan struct{}), filled: make(chan struct{}), ended: make(chan struct{}),
-		cmd: exec.CommandContext(ctx, st.bench.python, script, p.name, p.kind, strconv.Itoa(st.bench.windows),
-			strconv.FormatFloat(st.bench.window.Seconds(), 'f', -1, 64)),
+		cmd: exec.CommandContext(ctx, st.bench.python, script, p.name, p.kind, strconv.Itoa(st.windows),
+			seconds(st.bench.window), seconds(st.every), seconds(lead)),
 	}
 
 	pl.cmd.Env = append(append(os.Environ(), env...), p.env...)
@@ -248,6 +312,8 @@ func (st *stage) start(ctx context.Context, p program, env []string) (*player, e
 
 	return pl, nil
 }
+
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
 
 // read reads what a program prints, until it ends.
 func (p *player) read(out io.Reader) {

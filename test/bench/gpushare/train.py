@@ -1,9 +1,10 @@
 """Work on a GPU for some windows of time, and say how much was done in each.
 
-python3 train.py NAME KIND WINDOWS SECONDS
+python3 train.py NAME KIND WINDOWS SECONDS EVERY LEAD
 
 It warms up, prints READY, reads when the first window begins (seconds since 1970), works and prints a line
-RESULT {...} for every window. KIND is what it does; see the end.
+RESULT {...} for every window. Windows of SECONDS begin EVERY so many seconds; in between it rests, and before a window
+after a rest it works for LEAD seconds that are not counted. KIND is what it does; see the end.
 """
 
 import ctypes
@@ -16,27 +17,31 @@ def say(word, **values):
     print(word + " " + json.dumps(values), flush=True)
 
 
-def windows(name, count, seconds, start, step, wait):
+def windows(name, count, seconds, every, lead, start, step, wait):
     """Call step again and again, wait for the GPU every 20 steps, and say at the end of each window how many it were.
 
-    What is done before the start is not counted: by then whatever was saved up while the programs got ready is gone.
+    What is done in the lead is not counted: by then whatever was saved up while the programs got ready is gone.
     """
-    wait()
-    steps, i, end = 0, -1, start
-    while i < count:
-        step()
-        steps += 1
-        if steps % 20 == 0:
-            wait()
-        if time.time() < end:
-            continue
+
+    def work(until):
+        steps = 0
+        while time.time() < until:
+            step()
+            steps += 1
+            if steps % 20 == 0:
+                wait()
+        wait()
+        return steps
+
+    for i in range(count):
+        begin = start + i * every
+        if i == 0 or every > seconds:
+            time.sleep(max(0, begin - lead - time.time()))
+            work(begin)
 
         # A program that was held back may be late by whole windows, in which it got nothing done.
-        wait()
-        while i < count and time.time() >= end:
-            if i >= 0:
-                say("RESULT", name=name, window=i, steps=steps, rate=steps / seconds)
-            steps, i, end = 0, i + 1, end + seconds
+        steps = work(begin + seconds)
+        say("RESULT", name=name, window=i, steps=steps, rate=steps / seconds)
 
 
 def network(width, rows, layers=4):
@@ -184,7 +189,8 @@ def fault(name, seconds):
 
 
 def main():
-    name, kind, count, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+    name, kind, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    seconds, every, lead = (float(a) for a in sys.argv[4:7])
 
     if kind == "fill":
         return fill(name)
@@ -202,7 +208,7 @@ def main():
     for _ in range(20):
         step()
     wait()
-    return windows(name, count, seconds, ready(name), step, wait)
+    return windows(name, count, seconds, every, lead, ready(name), step, wait)
 
 
 if __name__ == "__main__":
