@@ -181,7 +181,6 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 		DataHosts:      c.dataHosts,
 		Private:        []string{c.data},
 		MinFree:        c.minFree,
-		MinFreeShare:   c.minFreeShare,
 		Log:            log,
 		Clock:          clk,
 		Metrics:        registry,
@@ -190,7 +189,8 @@ func newAgent(c *config, log *slog.Logger, registry prometheus.Registerer, stopR
 			return runtime.New(runtime.Options{
 				Dir: dir, Exe: exe, Preparation: p, Log: log, Clock: clk, CRIU: c.criu, Python: c.probePython,
 				Users: users, MaxPIDs: c.maxPIDs, MaxDisk: job.Bytes(c.maxDisk), PassEnv: c.passEnv,
-				KeepRuns: c.keepRuns, KeptBytes: job.Bytes(c.maxKept), Containers: containers,
+				KeepRuns: c.keepRuns, KeptBytes: job.Bytes(c.maxKept), MinFree: c.minFree,
+				Containers: containers,
 			})
 		},
 	})

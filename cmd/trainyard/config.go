@@ -17,6 +17,7 @@ import (
 	"trainyard/internal/cli"
 	"trainyard/internal/cli/contexts"
 	"trainyard/internal/contact"
+	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/id"
@@ -108,8 +109,7 @@ type config struct {
 	spotNotice                           string
 	cpus                                 job.CPUs
 	memory                               job.Bytes
-	minFree                              job.Bytes
-	minFreeShare                         float64
+	minFree                              diskspace.Floor
 	mixUsers                             bool
 	personal                             bool // jobs run under the account of whoever started the yard; not a setting
 	isolation                            string

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"trainyard/internal/cli"
+	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
-	"trainyard/internal/job"
 )
 
 // read parses args as the server command does, with these variables set.
@@ -203,23 +203,20 @@ func TestRecordsAreKeptForADayAtLeast(t *testing.T) {
 func TestTheSpaceThatMustBeFreeIsASizeOrAShareOfTheDisk(t *testing.T) {
 	t.Parallel()
 
-	for text, want := range map[string]struct {
-		size  job.Bytes
-		share float64
-	}{
-		"2GB,1%": {2 << 30, 0.01}, "5%": {0, 0.05}, "512MB": {512 << 20, 0}, "0B": {0, 0},
-		" 10% , 1GB ": {1 << 30, 0.1}, "0%": {0, 0},
+	for text, want := range map[string]diskspace.Floor{
+		"2GB,1%": {Size: 2 << 30, Share: 0.01}, "5%": {Share: 0.05}, "512MB": {Size: 512 << 20}, "0B": {},
+		" 10% , 1GB ": {Size: 1 << 30, Share: 0.1}, "0%": {},
 	} {
 		var c config
-		if err := minFreeDisk(&c, text); err != nil || c.minFree != want.size || c.minFreeShare != want.share {
-			t.Errorf("%q is %v and %v: %v", text, c.minFree, c.minFreeShare, err)
+		if err := minFreeDisk(&c, text); err != nil || c.minFree != want {
+			t.Errorf("%q is %+v: %v", text, c.minFree, err)
 		}
 	}
 
 	for _, text := range []string{"", "much", "100%", "-1%", "%", "NaN%", "1%,,", "-2GB"} {
 		var c config
 		if err := minFreeDisk(&c, text); err == nil {
-			t.Errorf("%q is %v and %v", text, c.minFree, c.minFreeShare)
+			t.Errorf("%q is %+v", text, c.minFree)
 		}
 	}
 }

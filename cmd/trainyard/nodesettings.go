@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
 	"trainyard/internal/fleet"
 	"trainyard/internal/job"
@@ -32,13 +33,13 @@ var minFreeSetting = setting{
 	"min-free-disk",
 	"2GB,1%",
 	"take no new jobs while the disk with the data directory has less than this free: a size, a share of the disk, or " +
-		"both, of which the larger counts; 0B for no limit",
+		"both, of which the larger counts; datasets and finished runs are kept while twice this is free; 0B for no limit",
 	minFreeDisk,
 }
 
 // minFreeDisk reads how much of a disk must be free: a size, a percentage, or both.
 func minFreeDisk(c *config, text string) error {
-	c.minFree, c.minFreeShare = 0, 0
+	c.minFree = diskspace.Floor{}
 
 	for part := range strings.SplitSeq(text, ",") {
 		part = strings.TrimSpace(part)
@@ -50,7 +51,7 @@ func minFreeDisk(c *config, text string) error {
 				return err
 			}
 
-			c.minFree = max(c.minFree, size)
+			c.minFree.Size = max(c.minFree.Size, size)
 
 			continue
 		}
@@ -61,7 +62,7 @@ func minFreeDisk(c *config, text string) error {
 				"min-free-disk must be a size and a percentage below 100, such as 2GB,1%%, got %.40q", text)
 		}
 
-		c.minFreeShare = max(c.minFreeShare, share/100)
+		c.minFree.Share = max(c.minFree.Share, share/100)
 	}
 
 	return nil

@@ -133,10 +133,9 @@ type Config struct {
 	DataHosts []string
 	// Private are directories that datasets are never read from, besides Dir.
 	Private []string
-	// MinFree is how much of the disk with the data directory must be free for new jobs, and MinFreeShare which part of
-	// it, between 0 and 1; the larger counts, and any is enough if both are 0.
-	MinFree      job.Bytes
-	MinFreeShare float64
+	// MinFree is how much of the disk with the data directory must be free for new jobs. Datasets and the working
+	// directories of ended ranks are kept while twice that is free.
+	MinFree diskspace.Floor
 	// Free measures a disk; default: package diskspace.
 	Free func(dir string) (free, total job.Bytes, err error)
 	// OnLeaseEnd is the command that shuts a provisioned node down when its lease has
@@ -305,7 +304,7 @@ func New(cfg Config) (*Agent, error) {
 		progressFiles:   map[id.Run]*progressFile{},
 		curves:          curves{runs: map[id.Run]*curve{}},
 		metricsComplete: map[id.Run]bool{},
-		space:           space{dir: cfg.Dir, min: cfg.MinFree, share: cfg.MinFreeShare, free: cfg.Free},
+		space:           space{dir: cfg.Dir, floor: cfg.MinFree, free: cfg.Free},
 	}
 
 	a.memory, err = loadMemory(cfg.Dir)

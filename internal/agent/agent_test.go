@@ -409,10 +409,7 @@ func TestNothingIsLostOrDoubledOnABadLine(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d", as.Run, got.ExitCode, n)
 		}
 
-		y.await("all output of "+string(as.Run), func() bool {
-			s := y.logs[rankKey{as.Run, 0}]
-			return s != nil && s.final
-		})
+		y.awaitOutput(as.Run)
 
 		y.mu.Lock()
 

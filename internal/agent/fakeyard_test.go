@@ -298,11 +298,15 @@ func (y *fakeYard) await(what string, ok func() bool) {
 	limit, cancel := context.WithTimeout(y.t.Context(), 5*time.Minute)
 	defer cancel()
 
-	for {
+	look := func() (bool, chan struct{}) {
 		y.mu.Lock()
-		done, changed := ok(), y.changed
-		y.mu.Unlock()
+		defer y.mu.Unlock() // also if ok panics: the yard must stop then
 
+		return ok(), y.changed
+	}
+
+	for {
+		done, changed := look()
 		if done {
 			return
 		}
@@ -313,6 +317,15 @@ func (y *fakeYard) await(what string, ok func() bool) {
 			y.t.Fatalf("waited in vain for: %s", what)
 		}
 	}
+}
+
+// awaitOutput waits until all output of rank 0 of a run has arrived.
+func (y *fakeYard) awaitOutput(run id.Run) {
+	y.t.Helper()
+	y.await("all output of "+string(run), func() bool {
+		s := y.logs[rankKey{run, 0}]
+		return s != nil && s.final
+	})
 }
 
 // last is the newest report about a rank; call it under the lock.

@@ -26,7 +26,7 @@ func TestANodeWithoutSpaceSaysSoAndItsRunsContinueUntilTheyAreStopped(t *testing
 	dir := smalldisk.Mount(t, 4)
 	y := newYard(t)
 	cfg := realConfigIn(t, y, dir)
-	cfg.MinFree = 1 << 20
+	cfg.MinFree.Size = 1 << 20
 	stop := launch(t, cfg)
 	y.assign(realAssignment("j1.1", "sleep 1000"))
 	y.awaitState("j1.1", job.RunRunning)

@@ -152,7 +152,7 @@ func TestRunsShareAGPUThroughMPS(t *testing.T) {
 	})
 
 	for run, percent := range map[id.Run]string{"j1.1": "70", "j2.1": "29"} {
-		n.await("all output of "+string(run), func() bool { return n.logs[rankKey{run, 0}].final })
+		n.awaitOutput(run)
 		n.mu.Lock()
 		out := lines(t, n.logs[rankKey{run, 0}].data)
 		n.mu.Unlock()

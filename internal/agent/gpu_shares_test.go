@@ -318,7 +318,7 @@ func TestTheVariablesOfARunThatSharesAGPU(t *testing.T) {
 
 	for _, run := range []id.Run{"j1.1", "j3.1"} {
 		n.awaitState(run, job.RunEnded)
-		n.await("all output of "+string(run), func() bool { return n.logs[rankKey{run, 0}].final })
+		n.awaitOutput(run)
 	}
 
 	n.mu.Lock()

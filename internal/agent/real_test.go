@@ -110,7 +110,7 @@ func TestARealProgramSurvivesAgentAndServer(t *testing.T) {
 		t.Errorf("end %+v, want exit code 5", end)
 	}
 
-	y.await("all output", func() bool { return y.logs[rankKey{"j1.1", 0}].final })
+	y.awaitOutput("j1.1")
 
 	want := []string{"from the workdir"}
 	for i := range count {
@@ -158,7 +158,7 @@ func TestARealProgramIsStoppedWhenItIsNotAssignedAnyMore(t *testing.T) {
 	}
 
 	for _, run := range []id.Run{"j1.1", "j2.1"} {
-		y.await("all output of "+string(run), func() bool { return y.logs[rankKey{run, 0}].final })
+		y.awaitOutput(run)
 	}
 
 	y.mu.Lock()

@@ -14,8 +14,7 @@ import (
 // Only the report loop uses it.
 type space struct {
 	dir   string
-	min   job.Bytes // that must be free
-	share float64   // and which part of the disk; any is enough if both are 0
+	floor diskspace.Floor
 	free  func(dir string) (free, total job.Bytes, err error)
 	low   bool // the last look found too little
 }
@@ -24,7 +23,7 @@ type space struct {
 // while the disk stays full, because every change is stored. A disk counts as full until a quarter more than the
 // minimum is free, so that a node at the limit does not come and go.
 func (s *space) problem() (*fleet.Problem, error) {
-	if s.min == 0 && s.share == 0 {
+	if s.floor == (diskspace.Floor{}) {
 		return nil, nil
 	}
 
@@ -33,7 +32,7 @@ func (s *space) problem() (*fleet.Problem, error) {
 		return nil, err
 	}
 
-	least := max(s.min, job.Bytes(s.share*float64(total)))
+	least := s.floor.Of(total)
 
 	limit := least
 	if s.low {

@@ -11,6 +11,7 @@ import (
 	"trainyard/internal/api"
 	"trainyard/internal/atomicfile"
 	"trainyard/internal/cloud"
+	"trainyard/internal/diskspace"
 	"trainyard/internal/diskspace/smalldisk"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -19,7 +20,7 @@ import (
 func TestANodeIsWithoutSpaceUntilAQuarterMoreIsFree(t *testing.T) {
 	t.Parallel()
 	free := job.Bytes(0)
-	s := space{dir: "/data", min: 400, free: func(string) (job.Bytes, job.Bytes, error) { return free, 1000, nil }}
+	s := space{dir: "/data", floor: diskspace.Floor{Size: 400}, free: func(string) (job.Bytes, job.Bytes, error) { return free, 1000, nil }}
 
 	for _, step := range []struct {
 		free job.Bytes
@@ -37,12 +38,12 @@ func TestANodeIsWithoutSpaceUntilAQuarterMoreIsFree(t *testing.T) {
 	}
 
 	// Of a larger disk more must be free.
-	s.share, free = 0.5, 499
+	s.floor.Share, free = 0.5, 499
 	if p, err := s.problem(); p == nil || err != nil || !strings.HasPrefix(p.Reason, "less than 500 B free") {
 		t.Errorf("less than half is free: %+v, %v", p, err)
 	}
 
-	s.min, s.share, free = 0, 0, 0
+	s.floor, free = diskspace.Floor{}, 0
 	if p, err := s.problem(); p != nil || err != nil {
 		t.Errorf("without a minimum: %+v, %v", p, err)
 	}

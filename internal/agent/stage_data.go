@@ -37,6 +37,7 @@ func (a *Agent) openData() (*data, error) {
 	cache, err := staging.Open(staging.Options{
 		Dir: a.path("datasets"), Limit: a.cfg.DataLimit, Roots: a.cfg.DataRoots, Hosts: a.cfg.DataHosts,
 		Private: append([]string{a.cfg.Dir}, a.cfg.Private...), Log: a.log, Clock: a.clk, Changed: soon,
+		Free: a.cfg.Free, MinFree: a.cfg.MinFree,
 	})
 
 	return &data{cache: cache, notify: soon, ranks: map[key]*stagingTask{}}, err

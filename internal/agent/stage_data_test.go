@@ -71,10 +71,7 @@ func TestARealProgramFindsItsData(t *testing.T) {
 		t.Errorf("end %+v", end)
 	}
 
-	y.await("all output", func() bool {
-		s := y.logs[rankKey{"j1.1", 0}]
-		return s != nil && s.final
-	})
+	y.awaitOutput("j1.1")
 
 	y.mu.Lock()
 

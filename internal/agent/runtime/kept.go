@@ -28,13 +28,6 @@ type keptRun struct {
 	At   time.Time `json:"at"`
 }
 
-// What must be free of the disk for working directories to be kept: a share, one in so many, but of a large disk no
-// more than enoughFree, because what is kept is bounded too.
-const (
-	leastFree            = 10
-	enoughFree job.Bytes = 10 << 30
-)
-
 // kept is a working directory that is kept.
 type kept struct {
 	dir string // with the record beside it
@@ -155,7 +148,7 @@ func (r *Runtime) dropKept() error {
 		oldest := r.kept[0]
 		if r.clk.Now().Sub(oldest.At) <= r.opt.KeepRuns && r.keptSize <= r.opt.KeptBytes {
 			free, size, err := r.opt.Free(r.dir)
-			if err != nil || free >= min(size/leastFree, enoughFree) {
+			if err != nil || free >= r.opt.MinFree.WithSpare(size) {
 				return err
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 	"trainyard/internal/agent/runtime/rundir"
 	"trainyard/internal/clock"
+	"trainyard/internal/diskspace"
 	"trainyard/internal/fault"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
@@ -24,11 +25,6 @@ type laterClock struct {
 }
 
 func (c *laterClock) Now() time.Time { return c.Wall.Now().Add(time.Duration(c.by.Load())) }
-
-// roomy is a disk with room, whatever that of this machine has.
-func roomy(o *Options) {
-	o.Free = func(string) (free, total job.Bytes, err error) { return 900, 1000, nil }
-}
 
 // forgotten is a run that has ended and was forgotten; its program wrote a file.
 func (y *yard) forgotten(content string) id.Run {
@@ -65,7 +61,7 @@ func (y *yard) keptResult(run id.Run) string {
 func TestTheWorkingDirectoryOfAnEndedRunIsKeptForAWhile(t *testing.T) {
 	t.Parallel()
 	clk := &laterClock{}
-	y := newYard(t, roomy, func(o *Options) { o.Clock, o.KeepRuns, o.KeptBytes = clk, time.Hour, 1000 })
+	y := newYard(t, func(o *Options) { o.Clock, o.KeepRuns, o.KeptBytes = clk, time.Hour, 1000 })
 
 	first := y.forgotten(strings.Repeat("a", 600))
 	if got := y.keptResult(first); len(got) != 600 {
@@ -111,7 +107,7 @@ func TestTheOldestWorkingDirectoriesGoWhileTheDiskIsFull(t *testing.T) {
 	clk := &laterClock{}
 	var full atomic.Bool
 	y := newYard(t, func(o *Options) {
-		o.Clock, o.KeepRuns, o.KeptBytes = clk, time.Hour, 1000
+		o.Clock, o.KeepRuns, o.KeptBytes, o.MinFree = clk, time.Hour, 1000, diskspace.Floor{Share: 0.05}
 		o.Free = func(dir string) (free, total job.Bytes, err error) {
 			kept, err := os.ReadDir(filepath.Join(dir, rundir.KeptDir))
 			if full.Load() && len(kept) > 1 {
@@ -138,26 +134,10 @@ func TestTheOldestWorkingDirectoriesGoWhileTheDiskIsFull(t *testing.T) {
 	}
 }
 
-// A tenth of a large disk is more room than others need.
-func TestALargeDiskKeepsWorkingDirectoriesWithLessThanATenthFree(t *testing.T) {
-	t.Parallel()
-
-	for free, kept := range map[job.Bytes]string{10 << 30: "a", 10<<30 - 1: ""} {
-		y := newYard(t, func(o *Options) {
-			o.Clock, o.KeepRuns, o.KeptBytes = &laterClock{}, time.Hour, 1000
-			o.Free = func(string) (job.Bytes, job.Bytes, error) { return free, 1 << 40, nil }
-		})
-
-		if got := y.keptResult(y.forgotten("a")); got != kept {
-			t.Errorf("with %d bytes free: %q is kept", free, got)
-		}
-	}
-}
-
 // The time of a kept directory also passes on a node where nothing else happens.
 func TestAKeptWorkingDirectoryIsRemovedInTime(t *testing.T) {
 	t.Parallel()
-	y := newYard(t, roomy, func(o *Options) { o.KeepRuns, o.KeptBytes = time.Second, 1000 })
+	y := newYard(t, func(o *Options) { o.KeepRuns, o.KeptBytes = time.Second, 1000 })
 	dir := filepath.Join(y.dir, rundir.KeptDir, rundir.RankName(y.forgotten("a"), 0))
 
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {

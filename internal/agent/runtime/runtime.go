@@ -101,6 +101,8 @@ type Options struct {
 	KeptBytes job.Bytes
 	// Containers makes the containers of ranks with an image; nil refuses such launches. It needs Users.
 	Containers Containers
+	// MinFree is how much of the disk must be free for jobs; working directories are kept while twice that is.
+	MinFree diskspace.Floor
 	// Free returns the free and total bytes of the disk that holds a directory; the default asks the system.
 	Free func(dir string) (free, total job.Bytes, err error)
 }

@@ -14,12 +14,6 @@ import (
 // step is how many bytes are reserved at a time while data of unknown size is fetched.
 const step = 64 << 20
 
-// The cache leaves a twentieth of the disk to other programs, but at most spareMost.
-const (
-	sparePart = 20
-	spareMost = job.Bytes(10 << 30)
-)
-
 // reserve makes sure that a fetch can grow to size bytes. It removes datasets that no rank uses if
 // there is too little room.
 func (c *Cache) reserve(f *fetch, size int64) error {
@@ -61,7 +55,7 @@ func (c *Cache) lacks(f *fetch, size int64) (string, error) {
 	defer c.mu.Unlock()
 
 	need := job.Bytes(size - f.got.Load())
-	spare := min(total/sparePart, spareMost)
+	spare := c.opt.MinFree.WithSpare(total)
 
 	var kept, coming job.Bytes
 	for _, e := range c.entries {

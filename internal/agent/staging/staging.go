@@ -55,6 +55,8 @@ type Options struct {
 	// Hosts, or hosts with a port, are fetched from although their addresses are for this machine alone: loopback,
 	// link-local and metadata addresses.
 	Hosts []string
+	// MinFree is how much of the disk must be free for jobs; the cache leaves twice that.
+	MinFree diskspace.Floor
 	// Free returns the free and total bytes of the disk that holds a directory. The default asks
 	// the operating system.
 	Free  func(dir string) (free, total job.Bytes, err error)
