@@ -123,6 +123,29 @@ func TestDataThatCannotBeHadEndsTheRun(t *testing.T) {
 	}
 }
 
+func TestDataLeavesRoomForOtherJobs(t *testing.T) {
+	t.Parallel()
+
+	for free, cause := range map[job.Bytes]job.Cause{7_000: job.CauseDataFailed, 9_500: job.CauseNone} {
+		y := newYard(t)
+		cfg := realConfig(t, y)
+		cfg.MinFree.Size = 4_000
+		cfg.Free = func(string) (job.Bytes, job.Bytes, error) { return free, 10_000, nil }
+		launch(t, cfg)
+
+		url, let := gate(t, strings.Repeat("x", 1000))
+		let()
+
+		as := realAssignment("j1.1", "true")
+		as.Launch.Data = []job.DataRef{{Name: "mri", Source: url}}
+		y.assign(as)
+
+		if end := y.awaitState("j1.1", job.RunEnded); end.Cause != cause {
+			t.Errorf("with %d bytes free: end %+v", free, end)
+		}
+	}
+}
+
 func TestARunCanBeStoppedWhileItsDataComes(t *testing.T) {
 	t.Parallel()
 
