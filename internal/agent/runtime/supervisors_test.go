@@ -133,6 +133,24 @@ func TestASupervisorHasOneRankAfterTheOther(t *testing.T) {
 	y.dismiss(s)
 }
 
+// What a rank has used does not count for the next one of its supervisor.
+func TestARankIsChargedWithWhatItUsedItself(t *testing.T) {
+	t.Parallel()
+	y := patient(t)
+
+	const costly = `dd if=/dev/zero of=/dev/null bs=100M count=20 2>/dev/null`
+
+	first := y.end(y.given(y.keep(y.idle()), costly)).Use
+	second := y.end(y.given(y.keep(y.waiting()), "exit 0")).Use
+
+	if first.MemoryPeak < 100<<20 || second.MemoryPeak >= 100<<20 {
+		t.Errorf("peak of memory: %d bytes, and %d of a rank that did nothing", first.MemoryPeak, second.MemoryPeak)
+	}
+	if first.CPUSeconds == 0 || second.CPUSeconds >= first.CPUSeconds {
+		t.Errorf("CPU time: %v s, and %v s of a rank that did nothing", first.CPUSeconds, second.CPUSeconds)
+	}
+}
+
 // A supervisor that is killed while it has no rank costs no rank its start, also if it has just been given one.
 func TestASupervisorIsKilledWithoutARank(t *testing.T) {
 	t.Parallel()

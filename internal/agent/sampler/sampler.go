@@ -11,9 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"trainyard/internal/agent/runtime/cgroup"
 	"trainyard/internal/agent/runtime/process"
@@ -379,9 +378,21 @@ func readInterfaces(text string) (received, sent int64) {
 	return received, sent
 }
 
-// Final measures a rank of which no process is left, by its cgroup if it has one and by what this process has
-// waited for: all CPU time, and the memory of the largest process. Its supervisor calls it.
-func Final(now time.Time, g *cgroup.Group) job.Use {
+// Spent is what processes have used that have ended: all CPU time, and the memory of the largest of them.
+type Spent struct {
+	CPU    time.Duration
+	Memory job.Bytes
+}
+
+// Add adds what the kernel says of a process that has been waited for.
+func (s *Spent) Add(u *syscall.Rusage) {
+	s.CPU += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	s.Memory = max(s.Memory, job.Bytes(u.Maxrss)<<10) // kilobytes
+}
+
+// Final measures a rank of which no process is left, by its cgroup if it has one and by what its supervisor has waited
+// for.
+func Final(now time.Time, g *cgroup.Group, spent Spent) job.Use {
 	u := job.Use{At: now}
 	s := New()
 
@@ -392,14 +403,8 @@ func Final(now time.Time, g *cgroup.Group) job.Use {
 
 	lacks(&u, job.ResourceNetwork, "no process of the run is left")
 
-	var spent unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &spent); err != nil {
-		return u
-	}
-
-	cpu := time.Duration(spent.Utime.Nano() + spent.Stime.Nano())
-	u.CPUSeconds = max(u.CPUSeconds, cpu.Seconds())
-	u.Memory, u.MemoryPeak = 0, spent.Maxrss<<10 // kilobytes
+	u.CPUSeconds = max(u.CPUSeconds, spent.CPU.Seconds())
+	u.Memory, u.MemoryPeak = 0, int64(spent.Memory)
 	u.Unmeasured = slices.DeleteFunc(u.Unmeasured, func(x job.Unmeasured) bool { return x.Resource == job.ResourceCPU })
 
 	return u

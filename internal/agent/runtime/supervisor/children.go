@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"trainyard/internal/agent/sampler"
 )
 
 // children starts processes and records the end of every child, including orphaned descendants that
@@ -19,6 +21,7 @@ type children struct {
 	mu      sync.Mutex
 	waiting map[int]chan syscall.WaitStatus
 	changed chan struct{} // signals that a child has ended; buffer of one
+	spent   sampler.Spent // by children that have ended
 }
 
 // newChildren makes this process the reaper of all its descendants and reaps until ctx is
@@ -124,6 +127,17 @@ func closeAll(files []*os.File) {
 	}
 }
 
+// takeSpent returns what the children have used that ended since it was last called.
+func (c *children) takeSpent() sampler.Spent {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	spent := c.spent
+	c.spent = sampler.Spent{}
+
+	return spent
+}
+
 // reap records all children that have ended, and reports whether none is left. As this process is
 // the reaper of all its descendants, that means that no descendant is left.
 func (c *children) reap() bool {
@@ -132,7 +146,8 @@ func (c *children) reap() bool {
 
 	for {
 		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		var used syscall.Rusage
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, &used)
 		switch {
 		case errors.Is(err, syscall.EINTR):
 			continue
@@ -141,6 +156,8 @@ func (c *children) reap() bool {
 		case pid == 0:
 			return false
 		}
+
+		c.spent.Add(&used)
 
 		if exit, ok := c.waiting[pid]; ok {
 			delete(c.waiting, pid)

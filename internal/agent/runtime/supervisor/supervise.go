@@ -273,7 +273,7 @@ func (s *supervisor) finish(e rundir.Ending) {
 	s.out.close()
 	s.state.Silent = s.out.file.size == 0
 
-	used := sampler.Final(s.clk.Now(), s.group)
+	used := sampler.Final(s.clk.Now(), s.group, s.kids.takeSpent())
 	s.state.Use = &used
 
 	if err := s.group.Remove(); err != nil {
