@@ -44,13 +44,15 @@ func (n *Notifier) together(ctx context.Context, e *yardmaster.Event, pipeline s
 		return nil, fmt.Errorf("read the jobs that were submitted with %s: %w", e.Job, err)
 	}
 
-	if n.rememberUnfinished(pipeline, jobs) {
-		return nil, nil
+	later, err := n.endLater(ctx, e, jobs)
+	if err != nil {
+		return nil, err
 	}
 
-	last, err := n.endsLast(ctx, e, jobs)
-	if err != nil || !last {
-		return nil, err
+	n.remember(pipeline, later)
+
+	if len(later) > 0 {
+		return nil, nil
 	}
 
 	var list []*delivery
@@ -85,69 +87,65 @@ func (n *Notifier) together(ctx context.Context, e *yardmaster.Event, pipeline s
 // maxUnfinished bounds of how many files it is remembered which jobs have not ended.
 const maxUnfinished = 10_000
 
-// rememberUnfinished remembers which jobs of a file have not ended, so that a file of many jobs is not read with the
-// end of each, and reports whether there are any. What is forgotten is read again.
-func (n *Notifier) rememberUnfinished(pipeline string, jobs []job.Job) bool {
+// remember remembers the jobs of a file of whose end there was no event yet, so that a file of many jobs is not read
+// with the end of each. What is forgotten is read again.
+func (n *Notifier) remember(pipeline string, open map[id.Job]bool) {
 	delete(n.unfinished, pipeline)
-
-	open := map[id.Job]bool{}
-	for i := range jobs {
-		if !jobs[i].State.Final() {
-			open[jobs[i].ID] = true
-		}
-	}
-
-	if len(open) == 0 {
-		return false
-	}
 
 	if len(n.unfinished) >= maxUnfinished {
 		clear(n.unfinished)
 	}
 
-	n.unfinished[pipeline] = open
-
-	return true
+	if len(open) > 0 {
+		n.unfinished[pipeline] = open
+	}
 }
 
-// endsLast reports whether none of the jobs of a file, which have all ended, did so with a later event than this one.
-// The store may be ahead of the events.
-func (n *Notifier) endsLast(ctx context.Context, e *yardmaster.Event, jobs []job.Job) (bool, error) {
+// endLater returns the jobs of a file that have not ended, or did so with a later event than this one: the store may
+// be ahead of the events. Those that ended at the same time are looked for only if there are no others.
+func (n *Notifier) endLater(ctx context.Context, e *yardmaster.Event, jobs []job.Job) (map[id.Job]bool, error) {
 	at := e.At.Truncate(time.Microsecond) // as times are stored
-	together := false
+	later, same := map[id.Job]bool{}, map[id.Job]bool{}
 
 	for i := range jobs {
 		j := &jobs[i]
 
 		switch {
-		case j.Ended.After(at):
-			return false, nil
+		case !j.State.Final() || j.Ended.After(at):
+			later[j.ID] = true
 		case j.ID != e.Job && j.Ended.Equal(at):
-			together = true
+			same[j.ID] = true
 		}
 	}
 
-	for after := e.Seq; together; {
+	if len(later) > 0 {
+		return later, nil
+	}
+
+	for after := e.Seq; len(same) > 0; {
 		events, err := n.Store.Events(ctx, store.EventFilter{After: after, Owner: e.Owner, Kind: "job", Limit: readLimit})
 		if err != nil {
-			return false, fmt.Errorf("read events: %w", err)
+			return nil, fmt.Errorf("read events: %w", err)
 		}
 
 		for i := range events {
-			later := &events[i]
-			after = later.Seq
-			together = !later.At.After(at)
+			next := &events[i]
+			after = next.Seq
 
-			of := func(j job.Job) bool { return j.ID == later.Job }
-			if together && endsJob(later.Kind) && slices.ContainsFunc(jobs, of) {
-				return false, nil
+			if next.At.After(at) {
+				return later, nil
+			}
+			if endsJob(next.Kind) && same[next.Job] {
+				later[next.Job] = true
 			}
 		}
 
-		together = together && len(events) == readLimit
+		if len(events) < readLimit {
+			break
+		}
 	}
 
-	return true, nil
+	return later, nil
 }
 
 // summaries returns the deliveries of how jobs of a file have ended, to the channels of a user or of a project.

@@ -211,6 +211,38 @@ func TestAMessageAboutASweepNamesWhatFailed(t *testing.T) {
 	}
 }
 
+// TestTheJobsOfAFileAreReadOnceIfAllHaveEnded: whoever cancels a large array leaves as many ends, of which each would
+// read all of its jobs.
+func TestTheJobsOfAFileAreReadOnceIfAllHaveEnded(t *testing.T) {
+	t.Parallel()
+
+	for name, apart := range map[string]time.Duration{"at the same time": 0, "one after the other": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := newSweepKit(t)
+			r := newReceiver(t)
+			k.channel("all", r.URL)
+
+			for _, j := range k.sweep(20, noProject) {
+				k.clock.advance(apart)
+				k.ends(j, job.Failed)
+			}
+
+			for range 3 {
+				k.settle()
+			}
+
+			if k.store.pipelines != 2 {
+				t.Errorf("the jobs were read %d times, want with the first end and with the last", k.store.pipelines)
+			}
+
+			if got := messages(t, r); len(got) != 1 || *got[0].Jobs != (counts{Failed: 20}) {
+				t.Errorf("notified with %+v", got)
+			}
+		})
+	}
+}
+
 // TestAProjectHearsOfItsOwnJobs: the jobs of a file may be of several projects.
 func TestAProjectHearsOfItsOwnJobs(t *testing.T) {
 	t.Parallel()
