@@ -52,8 +52,9 @@ func TestOnlySequentialPackagesAreTestedWithoutTheRaceDetector(t *testing.T) {
 	}
 }
 
-// unwatched start goroutines for those who wait for real time, which nothing sequential does.
-var unwatched = []string{"internal/clock"}
+// unwatched start goroutines for those who wait for real time, which nothing sequential does, and for simulations
+// beside each other: those of test/bench/andreas and test/bench/relocate are tested with the race detector.
+var unwatched = []string{"internal/clock", "test/bench/together"}
 
 // concurrency is where the files of a package start goroutines, and what they import of this module.
 type concurrency struct{ starts, imports []string }

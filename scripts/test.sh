@@ -14,11 +14,19 @@ if ! command -v "${CC:-cc}" >/dev/null && ! command -v gcc >/dev/null; then
 fi
 
 # The race detector makes arithmetic ten times as slow and finds nothing where nothing runs at the same time: in the
-# tests of the house rules, of the packages that decide, and of the simulator (internal/arch_race_test.go sees to it).
-sequential='^trainyard/(internal(/((contact|forecast|formula|ledger|place|provision|queue|quota|spec)(/.*)?|sim|sim/(scenario|yardview|trace(/.*)?)))?|test/(features|bench/(alloc|edl|simulator)))$'
+# tests of the house rules, of the packages that decide, of the simulator and of benchmarks that simulate
+# (internal/arch_race_test.go sees to it).
+sequential='^trainyard/(internal(/((contact|forecast|formula|ledger|place|provision|queue|quota|spec)(/.*)?|sim|sim/(scenario|yardview|trace(/.*)?)))?|test/(features|bench/(alloc|burst|datacenter|edl|elastic|harvest|simulator)))$'
 packages=$(go list ./...)
 mapfile -t alone < <(grep -E "$sequential" <<<"$packages")
 mapfile -t others < <(grep -Ev "$sequential" <<<"$packages")
+
+# A python3 that is a shim of pyenv or asdf takes a tenth of a second to find the real one, and agents that look for all
+# versions take longer: the tests, which start hundreds, use the real one.
+if command -v python3 >/dev/null; then
+  real=$(python3 -c 'import os, sys; print(os.path.dirname(sys.executable))')
+  PATH=$real:$(tr : '\n' <<<"$PATH" | grep -v '/shims$' | paste -sd :)
+fi
 
 # Not from the cache: test/crash and test/e2e start the binary, whose sources the cache does not know of.
 echo "== go test, ${#alone[@]} sequential packages"

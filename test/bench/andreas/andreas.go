@@ -17,6 +17,7 @@ import (
 	paper "trainyard/internal/place/andreas/published"
 	"trainyard/internal/sim/trace"
 	"trainyard/test/bench/target"
+	"trainyard/test/bench/together"
 )
 
 // Options are those of every benchmark.
@@ -154,7 +155,7 @@ func measure(g grid, start, save time.Duration, parallel int) ([]cell, error) {
 		}
 	}
 
-	err := Each(len(units), parallel, func(i int) error { return units[i].run(g, start, save) })
+	err := together.Each(len(units), parallel, func(i int) error { return units[i].run(g, start, save) })
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"trainyard/internal/fleet"
@@ -120,32 +119,6 @@ func cheapest(ways []way, due float64, late money.PerSecond) money.Amount {
 	}
 
 	return best
-}
-
-// Each calls do for 0 to n-1, on several cores at once, and returns the first error.
-func Each(n, parallel int, do func(i int) error) error {
-	var wg sync.WaitGroup
-	errs := make([]error, n)
-
-	slots := make(chan struct{}, max(parallel, 1))
-	for i := range n {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-
-			errs[i] = do(i)
-		})
-	}
-
-	wg.Wait()
-
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-
-	return nil
 }
 
 // Lambda turns a load into the time between two jobs of a cluster of one node: the

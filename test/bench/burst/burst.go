@@ -16,9 +16,9 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"sync"
 
 	"trainyard/test/bench/target"
+	"trainyard/test/bench/together"
 )
 
 // Options are those of every benchmark.
@@ -247,19 +247,5 @@ func (s *study) measure(parallel int) error {
 
 // simulate runs trials, so many at once.
 func simulate(list []*trial, parallel int) error {
-	var wait sync.WaitGroup
-	errs := make([]error, len(list))
-
-	free := make(chan struct{}, parallel)
-	for i, t := range list {
-		free <- struct{}{}
-		wait.Go(func() {
-			errs[i] = t.run()
-			<-free
-		})
-	}
-
-	wait.Wait()
-
-	return errors.Join(errs...)
+	return together.Each(len(list), parallel, func(i int) error { return list[i].run() })
 }

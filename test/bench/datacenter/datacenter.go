@@ -19,6 +19,7 @@ import (
 	"trainyard/internal/sim/trace"
 	"trainyard/test/bench/andreas"
 	"trainyard/test/bench/target"
+	"trainyard/test/bench/together"
 )
 
 // Options are those of every benchmark.
@@ -170,7 +171,7 @@ func measure(lambda, seeds, rounds int, start, save time.Duration, parallel int)
 		c.costs[r] = make([]andreas.Cost, seeds)
 	}
 
-	err := andreas.Each(seeds*len(list), parallel, func(i int) error {
+	err := together.Each(seeds*len(list), parallel, func(i int) error {
 		r, seed := i%len(list), i/len(list)
 		jobs := trace.Datacenter(nodes, time.Duration(lambda)*time.Second, uint64(seed+1))
 		jobs.Start, jobs.Save = start, save

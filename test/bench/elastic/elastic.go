@@ -11,13 +11,13 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 	"text/tabwriter"
 
 	"trainyard/internal/place/catalogue"
 	"trainyard/internal/sim"
 	"trainyard/test/bench/information"
 	"trainyard/test/bench/target"
+	"trainyard/test/bench/together"
 )
 
 // Options are those of every benchmark.
@@ -95,32 +95,17 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 
 // simulate runs the simulations, so many at once.
 func simulate(rows []*row, parallel int) error {
-	var wait sync.WaitGroup
-	errs := make([]error, len(rows))
-
-	free := make(chan struct{}, parallel)
-	for i, r := range rows {
-		if r.config == nil {
-			continue
+	return together.Each(len(rows), parallel, func(i int) error {
+		if rows[i].config == nil {
+			return nil
 		}
 
-		free <- struct{}{}
-
-		wait.Go(func() {
-			errs[i] = r.run()
-			<-free
-		})
-	}
-
-	wait.Wait()
-
-	for i, err := range errs {
-		if err != nil {
+		if err := rows[i].run(); err != nil {
 			return fmt.Errorf("%s under %s: %w", rows[i].input, rows[i].policy, err)
 		}
-	}
 
-	return nil
+		return nil
+	})
 }
 
 func (r *row) run() error {

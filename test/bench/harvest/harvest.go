@@ -8,7 +8,6 @@
 package harvest
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -76,7 +75,6 @@ type run struct {
 	costs    costs
 	sample   int // of nodes
 	result   *sim.Result
-	err      error
 }
 
 // scene is what all runs have in common.
@@ -87,36 +85,36 @@ type scene struct {
 }
 
 // do simulates.
-func (r *run) do(s *scene) {
-	r.result, r.err = func() (*sim.Result, error) {
-		var p place.Policy = equalShare{r.parallel}
+func (r *run) do(s *scene) (err error) {
+	var p place.Policy = equalShare{r.parallel}
 
-		if !r.equal {
-			h, err := policy.New(policy.Params{MaxParallel: r.parallel, Objective: r.load.objective})
-			if err != nil {
-				return nil, err
-			}
-
-			p = h
+	if !r.equal {
+		h, err := policy.New(policy.Params{MaxParallel: r.parallel, Objective: r.load.objective})
+		if err != nil {
+			return err
 		}
 
-		in := s.idle[r.sample]
-		cfg := sim.Config{
-			Policy:  p,
-			Nodes:   in.nodes,
-			Changes: in.replay(),
-			Until:   in.length,
-			Jobs:    r.load.jobs(trace.FreeTrainOptions{Jobs: s.jobs, MaxLoss: r.costs.lost, Seed: 1}),
+		p = h
+	}
 
-			CheckpointsStay: r.costs.stay,
-		}
+	in := s.idle[r.sample]
+	cfg := sim.Config{
+		Policy:  p,
+		Nodes:   in.nodes,
+		Changes: in.replay(),
+		Until:   in.length,
+		Jobs:    r.load.jobs(trace.FreeTrainOptions{Jobs: s.jobs, MaxLoss: r.costs.lost, Seed: 1}),
 
-		if r.costs.lost == 0 {
-			cfg.Jobs = &saving{jobs: cfg.Jobs, specs: map[*job.Spec]*job.Spec{}}
-		}
+		CheckpointsStay: r.costs.stay,
+	}
 
-		return sim.Run(cfg)
-	}()
+	if r.costs.lost == 0 {
+		cfg.Jobs = &saving{jobs: cfg.Jobs, specs: map[*job.Spec]*job.Spec{}}
+	}
+
+	r.result, err = sim.Run(cfg)
+
+	return err
 }
 
 // saving are jobs that save checkpoints from time to time and lose what they did since.
@@ -157,15 +155,8 @@ func Run(w io.Writer, o Options) (map[string]float64, error) {
 		return nil, err
 	}
 
-	plan.simulate(s, max(1, o.Parallel))
-
-	var failures error
-	for _, r := range plan.runs {
-		failures = errors.Join(failures, r.err)
-	}
-
-	if failures != nil {
-		return nil, failures
+	if err := plan.simulate(s, o.Parallel); err != nil {
+		return nil, err
 	}
 
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -3,10 +3,10 @@ package harvest
 import (
 	"fmt"
 	"slices"
-	"sync"
 
 	"trainyard/internal/sim"
 	"trainyard/internal/sim/trace"
+	"trainyard/test/bench/together"
 )
 
 // plan is which simulations are run.
@@ -90,23 +90,8 @@ func (r *run) division() division {
 }
 
 // simulate runs everything, so many at once.
-func (p *plan) simulate(s *scene, parallel int) {
-	var wg sync.WaitGroup
-	next := make(chan *run)
-	for range parallel {
-		wg.Go(func() {
-			for r := range next {
-				r.do(s)
-			}
-		})
-	}
-
-	for _, r := range p.runs {
-		next <- r
-	}
-
-	close(next)
-	wg.Wait()
+func (p *plan) simulate(s *scene, parallel int) error {
+	return together.Each(len(p.runs), parallel, func(i int) error { return p.runs[i].do(s) })
 }
 
 // find returns the result of a run.

@@ -14,10 +14,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"sync"
 
 	"trainyard/test/bench/burst"
 	"trainyard/test/bench/target"
+	"trainyard/test/bench/together"
 )
 
 // Run simulates, prints the tables and returns the figures.
@@ -99,22 +99,8 @@ func newStudy(quick bool) *study {
 // measure runs the trials, so many at once.
 func (s *study) measure(parallel int) error {
 	all := append(append([]*trial(nil), s.rows...), s.curve...)
-	errs := make([]error, len(all))
-	free := make(chan struct{}, parallel)
 
-	var wait sync.WaitGroup
-
-	for i, t := range all {
-		free <- struct{}{}
-		wait.Go(func() {
-			errs[i] = t.run()
-			<-free
-		})
-	}
-
-	wait.Wait()
-
-	if err := errors.Join(errs...); err != nil {
+	if err := together.Each(len(all), parallel, func(i int) error { return all[i].run() }); err != nil {
 		return err
 	}
 
