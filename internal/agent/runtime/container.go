@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -339,7 +340,12 @@ func (r *Runtime) sweepContainers() {
 		return rk != nil && rk.state.State != job.RunEnded
 	}
 
-	err := errors.Join(r.opt.Containers.Sweep(r.ctx, r.dir, live), r.opt.Containers.Prune(r.ctx))
+	err := r.opt.Containers.Sweep(r.ctx, r.dir, live)
+	if err == nil {
+		err = r.removeRemains()
+	}
+
+	err = errors.Join(err, r.opt.Containers.Prune(r.ctx))
 	if r.ctx.Err() != nil {
 		return
 	}
@@ -354,4 +360,34 @@ func (r *Runtime) sweepContainers() {
 	if err != nil && !said {
 		r.log.Warn("cannot clean up containers and images", "error", err)
 	}
+}
+
+// removeRemains removes directories of ranks that are gone. An engine makes a directory again that it is to mount: that
+// of a rank which ended while its container was made, and was forgotten. None is removed with something else in it.
+func (r *Runtime) removeRemains() error {
+	runs := filepath.Join(r.dir, rundir.RunsDir)
+	list, err := os.ReadDir(runs)
+	errs := []error{err}
+
+	for _, e := range list {
+		r.mu.Lock()
+		known := r.ranks[e.Name()] != nil
+		r.mu.Unlock()
+
+		if known || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+
+		dir := filepath.Join(runs, e.Name())
+		err := os.Remove(filepath.Join(dir, rundir.ContainerDir))
+		if err == nil {
+			err = os.Remove(dir)
+		}
+
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
+			errs = append(errs, err)
+		}
+	}
+
+	return errors.Join(errs...)
 }

@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -505,7 +507,23 @@ func TestSweepRemovesWhatNoRankHas(t *testing.T) {
 	create("unstarted", c.dir, s.Name())    // the agent was killed before it started it
 	create("other", "/elsewhere", s.Name()) // of another agent
 	c.engine.Run(t, "create", "--name", "foreign", c.image, "/bin/true")
+
+	// What an engine has made of a directory that it was to mount, and one with files.
+	remains, files := filepath.Join(c.dir, rundir.RunsDir, "j9.1.0"), filepath.Join(c.dir, rundir.RunsDir, "j8.1.0")
+	for _, dir := range []string{remains, filepath.Join(files, rundir.ContainerDir, "file")} {
+		if err := os.MkdirAll(filepath.Join(dir, rundir.ContainerDir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+
 	c.sweepContainers()
+
+	if _, err := os.Stat(remains); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory of a rank that is gone: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(files, rundir.ContainerDir, "file")); err != nil {
+		t.Errorf("a directory with files: %v", err)
+	}
 
 	left := strings.Fields(c.engine.Run(t, "ps", "--all", "--format", "{{.Names}}", "--filter", "status=created"))
 	slices.Sort(left)
