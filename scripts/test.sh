@@ -19,7 +19,11 @@ fi
 sequential='^trainyard/(internal(/((contact|forecast|formula|ledger|place|provision|queue|quota|spec)(/.*)?|sim|sim/(scenario|yardview|trace(/.*)?)))?|test/(features|bench/(alloc|burst|datacenter|edl|elastic|harvest|simulator)))$'
 packages=$(go list ./...)
 mapfile -t alone < <(grep -E "$sequential" <<<"$packages")
-mapfile -t others < <(grep -Ev "$sequential" <<<"$packages")
+
+# Those that take longest begin first, so that none is left to run alone at the end.
+long='^trainyard/(test/(crash|docs|e2e|gangs|moves|portal|walls)|internal/(agent/runtime|server))$'
+mapfile -t others < <(grep -Ev "$sequential" <<<"$packages" | grep -E "$long")
+mapfile -t -O "${#others[@]}" others < <(grep -Ev "$sequential|$long" <<<"$packages")
 
 # A python3 that is a shim of pyenv or asdf takes a tenth of a second to find the real one, and agents that look for all
 # versions take longer: the tests, which start hundreds, use the real one.
