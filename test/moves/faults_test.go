@@ -305,16 +305,20 @@ func (tr *trip) arrive(at step, f fault) {
 	tr.t.Logf("%v; %s", nodes, &tr.account)
 }
 
-// checkRelease checks that a machine was released only after a later run ran, or the training had ended.
+// checkRelease checks that a machine was released only after a later run ran or the training had ended, or because it
+// was idle: its run had ended, and what follows took longer to start than machines are kept.
 func (tr *trip) checkRelease() {
 	tr.t.Helper()
 	first := id.NewRun(tr.job, 1)
+	left := false
 
 	for _, e := range tr.events() {
 		switch {
 		case e.Kind == "job.running" && e.Run != first, e.Kind == "job.succeeded":
 			return
-		case e.Kind == "lease.releasing":
+		case e.Kind == "run.ended" && e.Run == first:
+			left = true
+		case e.Kind == "lease.releasing" && !(left && strings.HasPrefix(e.Reason, "idle for ")):
 			tr.t.Errorf("machine released before the training ran elsewhere: %s", e.Reason)
 			return
 		}
