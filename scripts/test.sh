@@ -21,7 +21,7 @@ packages=$(go list ./...)
 mapfile -t alone < <(grep -E "$sequential" <<<"$packages")
 
 # Those that take longest begin first, so that none is left to run alone at the end.
-long='^trainyard/(test/(crash|docs|e2e|gangs|moves|portal|walls)|internal/(agent/runtime|server))$'
+long='^trainyard/(test/(chaos|crash|docs|e2e|gangs|moves|portal|walls)|internal/(agent/runtime|server))$'
 mapfile -t others < <(grep -Ev "$sequential" <<<"$packages" | grep -E "$long")
 mapfile -t -O "${#others[@]}" others < <(grep -Ev "$sequential|$long" <<<"$packages")
 
