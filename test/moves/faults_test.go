@@ -318,7 +318,8 @@ func (tr *trip) checkRelease() {
 			return
 		case e.Kind == "run.ended" && e.Run == first:
 			left = true
-		case e.Kind == "lease.releasing" && !(left && strings.HasPrefix(e.Reason, "idle for ")):
+		case e.Kind == "lease.releasing" && left && strings.HasPrefix(e.Reason, "idle for "):
+		case e.Kind == "lease.releasing":
 			tr.t.Errorf("machine released before the training ran elsewhere: %s", e.Reason)
 			return
 		}
