@@ -27,7 +27,7 @@ mapfile -t -O "${#others[@]}" others < <(grep -Ev "$sequential|$long" <<<"$packa
 
 # A python3 that is a shim of pyenv or asdf takes a tenth of a second to find the real one, and agents that look for all
 # versions take longer: the tests, which start hundreds, use the real one.
-if command -v python3 >/dev/null; then
+if [[ $(command -v python3) == */shims/* ]]; then
   real=$(python3 -c 'import os, sys; print(os.path.dirname(sys.executable))')
   PATH=$real:$(tr : '\n' <<<"$PATH" | grep -v '/shims$' | paste -sd :)
 fi

@@ -72,8 +72,8 @@ var isolationSettings = []setting{
 	{
 		"max-kept-runs",
 		"20GB",
-		"how much room kept working directories may take; the oldest are removed first, and also when less than a tenth " +
-			"of the disk, and less than 10GB, is free",
+		"how much room kept working directories may take; the oldest are removed first, and also when less than twice " +
+			"min-free-disk is free",
 		size(func(c *config) *int64 { return &c.maxKept }),
 	},
 }

@@ -33,7 +33,7 @@ var minFreeSetting = setting{
 	"min-free-disk",
 	"2GB,1%",
 	"take no new jobs while the disk with the data directory has less than this free: a size, a share of the disk, or " +
-		"both, of which the larger counts; datasets and finished runs are kept while twice this is free; 0B for no limit",
+		"both, of which the larger counts; datasets and kept working directories leave twice this free; 0B for no limit",
 	minFreeDisk,
 }
 

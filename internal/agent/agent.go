@@ -133,8 +133,8 @@ type Config struct {
 	DataHosts []string
 	// Private are directories that datasets are never read from, besides Dir.
 	Private []string
-	// MinFree is how much of the disk with the data directory must be free for new jobs. Datasets and the working
-	// directories of ended ranks are kept while twice that is free.
+	// MinFree is how much of the disk with the data directory must be free for new jobs. Datasets that are
+	// fetched and working directories that are kept leave twice that free.
 	MinFree diskspace.Floor
 	// Free measures a disk; default: package diskspace.
 	Free func(dir string) (free, total job.Bytes, err error)

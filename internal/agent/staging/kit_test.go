@@ -156,7 +156,8 @@ func options(t *testing.T) staging.Options {
 	t.Helper()
 	return staging.Options{
 		Dir: filepath.Join(t.TempDir(), "datasets"), Log: slog.New(slog.DiscardHandler), Clock: clock.Wall{},
-		Wait: time.Millisecond, Free: disk{1 << 40}.free, MinFree: diskspace.Floor{Share: 0.025}, Roots: []string{os.TempDir()}, Hosts: []string{"127.0.0.1"},
+		Wait: time.Millisecond, Free: disk{1 << 40}.free, MinFree: diskspace.Floor{Share: 0.025},
+		Roots: []string{os.TempDir()}, Hosts: []string{"127.0.0.1"},
 	}
 }
 
