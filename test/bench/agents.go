@@ -117,16 +117,11 @@ func (s agentsSection) watch(
 		return nil, err
 	}
 
-	wanted := float64(agents) * took.Seconds() / idle.Interval().Seconds()
-	if int(ready) != agents || float64(heard) < 0.9*wanted || idle.Failures() > 0 {
-		return nil, fmt.Errorf(
-			"%.0f of %d nodes are ready, %d of %.0f reports came and %d failed: this is not the intended load",
-			ready,
-			agents,
-			heard,
-			wanted,
-			idle.Failures(),
-		)
+	if !s.quick { // a small run is for tests: it says nothing about speed
+		wanted := float64(agents) * took.Seconds() / idle.Interval().Seconds()
+		if err := intended(agents, int(ready), wanted, heard, idle.Failures()); err != nil {
+			return nil, err
+		}
 	}
 
 	note := fmt.Sprintf(
@@ -142,4 +137,20 @@ func (s agentsSection) watch(
 		{"agents_1000_cpu_pct", 100 * (after - before).Seconds() / took.Seconds(), "%", note},
 		{"agents_1000_rss_mib", float64(memory) / (1 << 20), "MiB", "resident memory of the server then"},
 	}, nil
+}
+
+// intended returns an error if the server had less to do than agents that all report in time would give it.
+func intended(agents, ready int, wanted float64, heard, failures int64) error {
+	if ready == agents && float64(heard) >= 0.9*wanted && failures == 0 {
+		return nil
+	}
+
+	return fmt.Errorf(
+		"%d of %d nodes are ready, %d of %.0f reports came and %d failed: this is not the intended load",
+		ready,
+		agents,
+		heard,
+		wanted,
+		failures,
+	)
 }

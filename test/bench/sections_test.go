@@ -125,6 +125,24 @@ func TestEverySectionMeasuresWhatItSaysQuickly(t *testing.T) {
 	}
 }
 
+func TestTooLittleLoadIsNotMeasured(t *testing.T) {
+	t.Parallel()
+
+	if err := intended(20, 20, 200, 181, 0); err != nil {
+		t.Error(err)
+	}
+
+	for name, err := range map[string]error{
+		"a node that is not ready": intended(20, 19, 200, 200, 0),
+		"too few reports":          intended(20, 20, 200, 179, 0),
+		"a failed report":          intended(20, 20, 200, 200, 1),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
 // newBuild is the binary that the sections of a test measure.
 func newBuild(t *testing.T) *build {
 	t.Helper()

@@ -187,7 +187,7 @@ func (s slurmSection) starts(ctx context.Context, ring *bell, submit slurm.Submi
 			return nil, context.Cause(ctx)
 		}
 
-		took, err := ring.latency(ctx, 20*time.Second, submit)
+		took, err := ring.latency(ctx, 2*time.Minute, submit)
 		if err != nil {
 			return nil, err
 		}

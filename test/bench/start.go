@@ -141,7 +141,7 @@ func (s startSection) starts(
 
 	samples := make([]time.Duration, 0, jobs+1)
 	for len(samples) <= jobs {
-		took, err := ring.latency(ctx, 20*time.Second, submit)
+		took, err := ring.latency(ctx, 2*time.Minute, submit)
 		if err != nil {
 			return nil, err
 		}

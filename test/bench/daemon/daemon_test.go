@@ -58,7 +58,7 @@ func gone(t *testing.T, pid int) bool {
 	t.Helper()
 	var g Group
 
-	return nil == g.Await(t.Context(), 10*time.Second, func(context.Context) error {
+	return nil == g.Await(t.Context(), time.Minute, func(context.Context) error {
 		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 			return nil

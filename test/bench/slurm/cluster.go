@@ -31,7 +31,7 @@ import (
 const searchPath = "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 // patience is how long a daemon may take to answer for the first time.
-const patience = 30 * time.Second
+const patience = 3 * time.Minute
 
 // Cluster is a running Slurm: munged, slurmctld, one slurmd and slurmrestd.
 type Cluster struct {

@@ -42,9 +42,9 @@ func TestASubmissionWhoseOutputComesLateCounts(t *testing.T) {
 }
 
 func TestNobodyWaitsForWhatSrunLeavesBehind(t *testing.T) {
-	c := clients(t, map[string]string{"srun": "sleep 20 &\nexit 0"})
+	c := clients(t, map[string]string{"srun": "sleep 120 &\nexit 0"})
 
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 
 	if err := c.Interactive("true")(ctx); err != nil || ctx.Err() != nil {

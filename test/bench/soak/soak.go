@@ -292,7 +292,7 @@ func (s *state) judge(ctx context.Context, before []sample, jobs int) ([]growth,
 		all := judge(s.processes, before, s.last, jobs)
 
 		wrong := exceeded(all)
-		if wrong == nil || !clock.Sleep(limit, s.patience/30) {
+		if wrong == nil || !clock.Sleep(limit, min(s.patience/30, 5*time.Second)) {
 			return all, errors.Join(s.print(all, jobs), wrong)
 		}
 		if err := s.sample(ctx); err != nil {

@@ -27,7 +27,7 @@ func TestNothingGrowsWhileJobsFlow(t *testing.T) {
 
 	o := options{
 		binary: binary, env: []string{"GOGC=20"}, // so that what lives is measured often
-		warm: extent{jobs: 40}, judged: extent{jobs: 60}, rate: 20, keepFinal: time.Second, patience: time.Minute,
+		warm: extent{jobs: 40}, judged: extent{jobs: 60}, rate: 20, keepFinal: time.Second, patience: 10 * time.Minute,
 		clock: clock.Wall{}, out: &table,
 	}
 
