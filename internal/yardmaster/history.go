@@ -103,13 +103,26 @@ func (y *Yard) checkHistory(m *NodeReport) {
 	}
 }
 
-// otherRun returns a run of a report that has the id of one of the yard's and is not that run, "" if
-// there is none.
+// otherRun returns a run that the node has or has set aside, with the id of one of the yard's and not that run; "" if
+// none is. Jobs from before a restore that is known may have had such runs: they are evidence of nothing new.
 func (y *Yard) otherRun(m *NodeReport) id.Run {
+	other := func(r id.Run, uid id.UID) bool {
+		j, _, _ := r.Split()
+		number, _ := j.Number()
+		run, ok := y.runs[r]
+
+		return ok && uid != "" && uid != run.UID && number > y.incarnation.Last.Job
+	}
+
 	for i := range m.Ranks {
-		rep := &m.Ranks[i]
-		if run, ok := y.runs[rep.Run]; ok && rep.UID != "" && rep.UID != run.UID {
+		if rep := &m.Ranks[i]; other(rep.Run, rep.UID) {
 			return rep.Run
+		}
+	}
+
+	for i := range m.SetAside { // before it was ever reported, if the node got the other run first
+		if s := &m.SetAside[i]; other(s.Run, s.UID) {
+			return s.Run
 		}
 	}
 

@@ -197,17 +197,39 @@ func TestANodeThatHasSeenMoreShowsThatTheYardWasRestored(t *testing.T) {
 
 func TestAnotherRunUnderAKnownIDShowsThatTheYardWasRestored(t *testing.T) {
 	t.Parallel()
-	y := markedYard(t)
-	j := y.submit("alice", spec(1))
-	y.Round(y.now)
-	o := y.order(j)
-	y.Take()
 
-	y.ok(yardmaster.NodeReport{Node: "b", Marks: true, Seen: yardmaster.Seen{Number: 1, Mark: "first", Job: 1},
-		Ranks: []yardmaster.RankReport{{Run: o.Run, UID: "another", State: job.RunRunning}}})
+	for name, report := range map[string]func(id.Run) yardmaster.NodeReport{
+		"that a node has": func(r id.Run) yardmaster.NodeReport {
+			return yardmaster.NodeReport{Ranks: []yardmaster.RankReport{{Run: r, UID: "another", State: job.RunRunning}}}
+		},
+		"that a node has set aside": func(r id.Run) yardmaster.NodeReport {
+			return yardmaster.NodeReport{SetAside: []yardmaster.SetAsideRun{{Run: r, UID: "another"}}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := markedYard(t)
+			j := y.submit("alice", spec(1))
+			y.Round(y.now)
 
-	if kinds := y.kinds(); !slices.Contains(kinds, "yard.restored") {
-		t.Errorf("events %v", kinds)
+			m := report(y.order(j).Run)
+			m.Node, m.Marks, m.Seen = "b", true, yardmaster.Seen{Number: 1, Mark: "first", Job: 1}
+			y.Take()
+			y.ok(m)
+
+			if kinds := y.kinds(); !slices.Contains(kinds, "yard.restored") {
+				t.Errorf("events %v", kinds)
+			}
+
+			// The node has started a job of the new incarnation, and still has the run of before.
+			now := y.Incarnation()
+			m.Seen = yardmaster.Seen{Number: now.Number, Mark: now.Mark, Job: now.Last.Job}
+			y.ok(m)
+
+			if kinds := y.kinds(); slices.Contains(kinds, "yard.restored") {
+				t.Errorf("the same run is taken for that of a third history: %v", kinds)
+			}
+		})
 	}
 }
 
