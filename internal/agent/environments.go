@@ -139,8 +139,12 @@ func askVersion(ctx context.Context, python string, isolated bool) string {
 
 	cmd := exec.CommandContext(ctx, python, "-c",
 		`import sys, venv, ensurepip; print("%d.%d" % sys.version_info[:2])`)
+	// One that is a script, as those of pyenv are, has children of its own: all end with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+
 	if isolated {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
 		cmd.Dir, cmd.Env = "/", []string{"PATH=" + os.Getenv("PATH"), "HOME=/"}
 	}
 

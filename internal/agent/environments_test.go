@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -87,6 +88,33 @@ func TestWithWhatEnvironmentsAreMade(t *testing.T) {
 		if found := walled.settled(t, true, now); found.Conda != "" || found.Pythons != "Python 3.11, 3.9" {
 			t.Errorf("with walls it found %+v", found)
 		}
+	}
+}
+
+func TestAnInterpreterThatIsAScriptEndsWithItsChildren(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	python, begun, late := filepath.Join(dir, "python3"), filepath.Join(dir, "begun"), filepath.Join(dir, "late")
+	program(t, python, "(touch "+begun+"; sleep 60; touch "+late+") & wait")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+
+		for {
+			if _, err := os.Stat(begun); err == nil || !clock.Sleep(t.Context(), time.Millisecond) {
+				return
+			}
+		}
+	}()
+
+	if v := askVersion(ctx, python, false); v != "" { // it reads until nobody has its output open any more
+		t.Errorf("the version is %q", v)
+	}
+
+	if _, err := os.Stat(late); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its child went on until it was done: %v", err)
 	}
 }
 
