@@ -297,10 +297,8 @@ func (p person) awaitOutput(t *testing.T, id, text string) {
 func (p person) await(t *testing.T, what string, true func() bool) {
 	t.Helper()
 
-	for end := time.Now().Add(patience); !true(); time.Sleep(30 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it never came true: %s", what)
-		}
+	if !yardtest.Await(patience, true) {
+		t.Fatalf("it never came true: %s", what)
 	}
 }
 

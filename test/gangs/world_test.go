@@ -74,6 +74,7 @@ type world struct {
 	names  []string
 	where  []string // topology of each node; nil if unknown
 	token  string
+	client *api.Client // of the admin; nil if it is to be made anew
 	agents map[string]*yardtest.Process
 }
 
@@ -140,6 +141,10 @@ func (w *world) must(err error) {
 
 // clear ends all that is left of the yard, and keeps its folder if the test failed.
 func (w *world) clear(folder string) {
+	if w.client != nil {
+		w.client.Close()
+	}
+
 	err := yardtest.KillAll(folder)
 	if w.lab != nil {
 		err = errors.Join(err, w.lab.Close())
@@ -181,14 +186,19 @@ func ask[T any](w *world, call func(*api.Client) (T, error)) T {
 	w.t.Helper()
 
 	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		client, err := w.Client(w.Admin())
-		w.must(err)
-		reply, err := call(client)
-		client.Close()
+		if w.client == nil {
+			client, err := w.Client(w.Admin())
+			w.must(err)
+			w.client = client
+		}
 
+		reply, err := call(w.client)
 		if err == nil {
 			return reply
 		}
+
+		w.client.Close() // a connection to a server that is cut off fails only after a while
+		w.client = nil
 
 		if time.Now().After(end) {
 			w.t.Fatal(err)
@@ -216,10 +226,8 @@ func (w *world) job(j id.Job) api.JobDetail {
 func (w *world) await(what string, ok func() bool) {
 	w.t.Helper()
 
-	for end := time.Now().Add(patience); !ok(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			w.t.Fatalf("it never came true: %s", what)
-		}
+	if !yardtest.Await(patience, ok) {
+		w.t.Fatalf("it never came true: %s", what)
 	}
 }
 

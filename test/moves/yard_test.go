@@ -134,12 +134,8 @@ func (y *yard) clear() {
 func (y *yard) await(what string, ok func() bool) {
 	y.t.Helper()
 
-	for end := time.Now().Add(patience); !ok(); {
-		if time.Now().After(end) {
-			y.t.Fatalf("waited in vain for: %s", what)
-		}
-
-		time.Sleep(10 * time.Millisecond)
+	if !yardtest.Await(patience, ok) {
+		y.t.Fatalf("waited in vain for: %s", what)
 	}
 }
 

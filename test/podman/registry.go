@@ -45,7 +45,8 @@ func NewRegistry(t testing.TB, address string) *Registry {
 	}
 
 	r := &Registry{}
-	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)),
+		registry.WithBlobHandler(registry.NewDiskBlobHandler(t.TempDir()))) // an image may be large
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if want := r.password.Load(); want != nil {
 			if user, got, ok := q.BasicAuth(); !ok || user != User || got != *want {
@@ -97,7 +98,7 @@ func Shell() Image { return Image{Programs: Programs} }
 func (r *Registry) Push(t testing.TB, name string, img Image) string {
 	t.Helper()
 
-	layer, err := img.layer()
+	layer, err := img.layer(filepath.Join(t.TempDir(), "layer"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,21 +108,21 @@ func (r *Registry) Push(t testing.TB, name string, img Image) string {
 		arch = runtime.GOARCH
 	}
 
-	config := mustJSON(t, map[string]any{
+	config := blobOf(mustJSON(t, map[string]any{
 		"architecture": arch, "os": "linux", "config": map[string]any{"Env": img.Env, "User": img.User},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digest(layer)}},
-	})
-	manifest := mustJSON(t, map[string]any{
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{layer.digest}},
+	}))
+	manifest := blobOf(mustJSON(t, map[string]any{
 		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
-		"config": describe("application/vnd.oci.image.config.v1+json", config),
-		"layers": []any{describe("application/vnd.oci.image.layer.v1.tar", layer)},
-	})
+		"config": config.describe("application/vnd.oci.image.config.v1+json"),
+		"layers": []any{layer.describe("application/vnd.oci.image.layer.v1.tar")},
+	}))
 
 	repository, tag, _ := strings.Cut(name, ":")
 	base := "http://" + r.Address + "/v2/" + repository
 
-	for _, blob := range [][]byte{layer, config} {
-		r.send(t, http.MethodPost, base+"/blobs/uploads/?digest="+digest(blob), "application/octet-stream", blob)
+	for _, b := range []blob{layer, config} {
+		r.send(t, http.MethodPost, base+"/blobs/uploads/?digest="+b.digest, "application/octet-stream", b)
 	}
 
 	r.send(t, http.MethodPut, base+"/manifests/"+tag, "application/vnd.oci.image.manifest.v1+json", manifest)
@@ -129,14 +130,22 @@ func (r *Registry) Push(t testing.TB, name string, img Image) string {
 	return r.Address + "/" + name
 }
 
-func (r *Registry) send(t testing.TB, method, url, kind string, body []byte) {
+func (r *Registry) send(t testing.TB, method, url, kind string, b blob) {
 	t.Helper()
 
-	q, err := http.NewRequestWithContext(t.Context(), method, url, bytes.NewReader(body))
+	body, err := b.open()
 	if err != nil {
 		t.Fatal(err)
 	}
 
+	defer func() { _ = body.Close() }()
+
+	q, err := http.NewRequestWithContext(t.Context(), method, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	q.ContentLength = b.size
 	q.Header.Set("Content-Type", kind)
 
 	if p := r.password.Load(); p != nil {
@@ -156,6 +165,26 @@ func (r *Registry) send(t testing.TB, method, url, kind string, body []byte) {
 	}
 }
 
+// blob is what a registry keeps of an image under its digest.
+type blob struct {
+	digest string
+	size   int64
+	open   func() (io.ReadCloser, error)
+}
+
+// blobOf is a small one.
+func blobOf(data []byte) blob {
+	sum := sha256.Sum256(data)
+
+	return blob{"sha256:" + hex.EncodeToString(sum[:]), int64(len(data)), func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(data)), nil
+	}}
+}
+
+func (b blob) describe(kind string) map[string]any {
+	return map[string]any{"mediaType": kind, "digest": b.digest, "size": b.size}
+}
+
 func mustJSON(t testing.TB, v any) []byte {
 	t.Helper()
 
@@ -167,17 +196,29 @@ func mustJSON(t testing.TB, v any) []byte {
 	return text
 }
 
-func digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(sum[:])
+// layer packs the files of an image into a file.
+func (img *Image) layer(path string) (b blob, err error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return blob{}, err
+	}
+
+	defer func() { err = errors.Join(err, file.Close()) }()
+
+	sum := sha256.New()
+	if err := img.pack(io.MultiWriter(file, sum)); err != nil {
+		return blob{}, err
+	}
+
+	size, err := file.Seek(0, io.SeekCurrent)
+
+	return blob{"sha256:" + hex.EncodeToString(sum.Sum(nil)), size, func() (io.ReadCloser, error) {
+		return os.Open(path)
+	}}, err
 }
 
-func describe(kind string, data []byte) map[string]any {
-	return map[string]any{"mediaType": kind, "digest": digest(data), "size": len(data)}
-}
-
-// layer packs the files of an image.
-func (img *Image) layer() ([]byte, error) {
+// pack writes the files of an image as a tar file.
+func (img *Image) pack(to io.Writer) error {
 	files := map[string][]byte{} // by their paths in the image
 	for path, text := range img.Files {
 		files[strings.TrimPrefix(path, "/")] = []byte(text)
@@ -185,12 +226,11 @@ func (img *Image) layer() ([]byte, error) {
 
 	for _, program := range img.Programs {
 		if err := addProgram(files, program); err != nil {
-			return nil, err
+			return err
 		}
 	}
 
-	var out bytes.Buffer
-	w := tar.NewWriter(&out)
+	w := tar.NewWriter(to)
 	made := map[string]bool{}
 
 	paths := []string{}
@@ -205,26 +245,26 @@ func (img *Image) layer() ([]byte, error) {
 		made[from] = true
 
 		if err := w.WriteHeader(&tar.Header{Name: from, Linkname: to, Typeflag: tar.TypeSymlink, Mode: 0o777}); err != nil {
-			return nil, err
+			return err
 		}
 	}
 
 	for _, dir := range []string{"tmp", "proc", "sys", "dev", "etc"} {
 		if err := addFolder(w, made, dir); err != nil {
-			return nil, err
+			return err
 		}
 	}
 
 	for _, dir := range img.Open {
 		header := &tar.Header{Name: strings.TrimPrefix(dir, "/") + "/", Typeflag: tar.TypeDir, Mode: 0o777}
 		if err := w.WriteHeader(header); err != nil {
-			return nil, err
+			return err
 		}
 	}
 
 	for _, path := range paths {
 		if err := img.addFile(w, made, path, files[path]); err != nil {
-			return nil, err
+			return err
 		}
 	}
 
@@ -235,11 +275,11 @@ func (img *Image) layer() ([]byte, error) {
 		}
 
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
 
-	return out.Bytes(), w.Close()
+	return w.Close()
 }
 
 // addFile writes a file, and the folders that it is in.

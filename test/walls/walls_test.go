@@ -232,10 +232,8 @@ func (y *yard) node(t *testing.T, name string) api.Node {
 func (y *yard) await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 
-	for end := time.Now().Add(patience); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it never came true: %s", what)
-		}
+	if !yardtest.Await(patience, ok) {
+		t.Fatalf("it never came true: %s", what)
 	}
 }
 

@@ -342,10 +342,8 @@ func (p person) awaits(t *testing.T, name string, want job.State) api.JobDetail 
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 
-	for end := time.Now().Add(patience); !ok(); time.Sleep(30 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it never came true: %s", what)
-		}
+	if !yardtest.Await(patience, ok) {
+		t.Fatalf("it never came true: %s", what)
 	}
 }
 
