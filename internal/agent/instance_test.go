@@ -337,7 +337,7 @@ func TestAnExpiredCertificateWithoutATokenIsExplainedAndRunsGoOn(t *testing.T) {
 	stop := launch(t, cfg)
 
 	for _, text := range []string{"the certificate of node n1 was valid until", "trainyard tokens create --join",
-		"trainyard agent join " + y.url()} {
+		"trainyard agent join " + y.url(), "agent started"} {
 		log.await(t, text)
 	}
 
