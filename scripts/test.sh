@@ -36,8 +36,9 @@ fi
 echo "== go test, ${#alone[@]} sequential packages"
 failed=
 go test -p 3 -count=1 -vet=off -timeout 30m "${alone[@]}" "$@" </dev/null || failed=yes
+# Most of them wait for processes, so more run at a time than there are processors.
 echo "== go test ${race[*]}, ${#others[@]} packages"
-go test "${race[@]}" -p 3 -count=1 -vet=off -timeout 30m "${others[@]}" "$@" </dev/null || failed=yes
+go test "${race[@]}" -p 4 -count=1 -vet=off -timeout 30m "${others[@]}" "$@" </dev/null || failed=yes
 if [ -n "$failed" ]; then
   exit 1
 fi
