@@ -318,6 +318,10 @@ func (y *yard) do(p *place.Plan) {
 			y.lease(&y.offers[at], h.Item.Job)
 		}
 	}
+
+	for _, d := range p.Deferrals {
+		d.Item.Deferred = true // it is recorded once that a job waits, as in the yard
+	}
 }
 
 func (y *yard) view() *place.View {
