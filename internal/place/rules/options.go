@@ -28,7 +28,6 @@ type option struct {
 	readyIn      time.Duration // until it computes: startsIn, boot, set-up and staging of data
 	runs         time.Duration
 	marginalCost money.Amount      // what is paid only because the job runs there
-	ledgerCost   money.Amount      // what the ledger will post for the job
 	score        money.Amount      // marginal cost, and time at what it is worth; less is better
 	offer        *provision.Option // to be provisioned; nil for nodes that are there
 	nodes        int               // of the offer
