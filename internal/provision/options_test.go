@@ -398,7 +398,7 @@ func TestTheFirstIsAsGoodAsAny(t *testing.T) {
 			return job.Duration(rapid.SampledFrom(of).Draw(t, name))
 		}
 		var offers []fleet.Offer
-		for i := range rapid.IntRange(2, 3).Draw(t, "offers") {
+		for i := range rapid.IntRange(2, 5).Draw(t, "offers") {
 			o := fleet.Offer{
 				GPU:              "g",
 				TFLOPS:           100,
@@ -439,6 +439,14 @@ func TestTheFirstIsAsGoodAsAny(t *testing.T) {
 		if ok != (len(all) > 0) ||
 			ok && (first.Score != all[0].Score || first.Money != all[0].Money || !first.Finish.Equal(all[0].Finish)) {
 			t.Fatalf("the first is %v and the list %v", first, all)
+		}
+
+		without := offers[rapid.IntRange(0, len(offers)-1).Draw(t, "without")].NameOf()
+		all = slices.DeleteFunc(all, func(o provision.Option) bool { return o.Offer.Name == without })
+
+		next, ok := fit.BestWithout(without, q)
+		if ok != (len(all) > 0) || ok && next != all[0] {
+			t.Fatalf("without %s the first is %v and the list %v", without, next, all)
 		}
 	})
 }
