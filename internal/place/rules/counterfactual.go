@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -187,7 +186,7 @@ func (e *engine) searchAgain(j *queuedJob, s *shape, o *option, rest []option, l
 
 // chooseOf returns what would be chosen of other options than the job has. It plans nothing.
 func (e *engine) chooseOf(j *queuedJob, options []option) *option {
-	slices.SortStableFunc(options, func(a, b option) int { return cmp.Compare(a.score, b.score) })
+	e.policy.sortByScore(options)
 
 	wakeAt := e.plan.WakeAt
 	other := e.choose(j, options)
