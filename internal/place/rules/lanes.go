@@ -60,7 +60,8 @@ type laneKey struct {
 	unprofiled bool
 	kin        *kin       // nil if they say how long they last
 	aged       bool       // they go first, by when they were due: who owns them does not matter
-	alone      *queuedJob // nodes are provisioned for this job: it has a lane of its own
+	leased     bool       // nodes are being provisioned for them
+	alone      *queuedJob // a node that was provisioned for this job is ready: it has a lane of its own
 
 	user    *queue.Portion[id.User]
 	project *queue.Portion[id.Project]
@@ -104,7 +105,8 @@ func (l *lanes) add(j *queuedJob, now time.Time) {
 		key.user, key.project, key.value = j.user, j.project, j.value
 	}
 
-	if len(j.leases) > 0 {
+	key.leased = len(j.leases) > 0
+	if j.hasNode {
 		key.alone = j
 	}
 
