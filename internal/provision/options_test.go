@@ -432,7 +432,8 @@ func TestTheFirstIsAsGoodAsAny(t *testing.T) {
 			NoSpot: rapid.IntRange(0, 3).Draw(t, "no spot") == 0,
 		}
 
-		fit := provision.NewIndex(fleetOf(offers...), nil).Fit(n)
+		order := rapid.Permutation(fleetOf(offers...)).Draw(t, "order")
+		fit := provision.NewIndex(order, nil).Fit(n)
 		all := fit.Options(q)
 
 		first, ok := fit.Best(q)
