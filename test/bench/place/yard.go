@@ -328,6 +328,7 @@ func (y *yard) view() *place.View {
 	return &place.View{
 		Now:          y.now,
 		Rooms:        y.table.SharedRooms(),
+		Changes:      y.table.Changes(),
 		Queue:        y.line,
 		Running:      y.runs,
 		Tariff:       y.tariff,
