@@ -28,7 +28,9 @@ func (e *engine) dedicateLeased() {
 		if j != nil {
 			if len(j.leases) == 0 {
 				e.backlog.leased = append(e.backlog.leased, j)
-				e.parts.Add(j.item, &l.Offer)
+				if e.backlog.parts > 0 {
+					e.parts.Add(j.item, &l.Offer)
+				}
 			}
 
 			j.leases = append(j.leases, l)

@@ -129,7 +129,11 @@ func (p *Policy) sortByScore(list []option) {
 	}
 
 	slices.SortFunc(ranks, func(a, b rank) int {
-		return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.at, b.at))
+		if a.score != b.score {
+			return cmp.Compare(a.score, b.score)
+		}
+
+		return cmp.Compare(a.at, b.at)
 	})
 
 	for i := range ranks {
