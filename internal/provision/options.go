@@ -101,6 +101,7 @@ type shape struct {
 	tflops float64 // of one GPU, 0 if unknown
 	offers []*fleet.Offer
 	front  []*fleet.Offer // without those that another is better than in everything
+	second []*fleet.Offer // without those that two others are better than in everything
 }
 
 // shapeKey is what nodes that are alike have in common.
@@ -154,6 +155,7 @@ func NewIndex(offers []fleet.Offer, peak func(gpu string, memory job.Bytes) floa
 
 	for i := range c.shapes {
 		c.shapes[i].front = front(c.shapes[i].offers)
+		c.shapes[i].second = second(c.shapes[i].offers)
 	}
 
 	return c
@@ -187,6 +189,50 @@ func front(offers []*fleet.Offer) []*fleet.Offer {
 	}
 
 	return best
+}
+
+// second returns the offers that at most one other comes before, whatever the job. Without any one of the offers, the
+// best of the rest is among them.
+func second(offers []*fleet.Offer) []*fleet.Offer {
+	type ranked struct {
+		offer  *fleet.Offer
+		before int // how many of the others come before it
+	}
+
+	var best []ranked
+	for _, o := range offers {
+		before := 0
+		for i := range best {
+			if comesBefore(best[i].offer, o) {
+				before++
+			}
+		}
+
+		if before > 1 {
+			continue
+		}
+
+		best = slices.DeleteFunc(best, func(b ranked) bool { return b.before == 1 && comesBefore(o, b.offer) })
+		for i := range best {
+			if comesBefore(o, best[i].offer) {
+				best[i].before++
+			}
+		}
+
+		best = append(best, ranked{o, before})
+	}
+
+	list := make([]*fleet.Offer, len(best))
+	for i := range best {
+		list[i] = best[i].offer
+	}
+
+	return list
+}
+
+// comesBefore reports whether Options lists a before b, whose nodes are alike, wherever the data are.
+func comesBefore(a, b *fleet.Offer) bool {
+	return atLeastAsGood(a, b) && (a.Hourly < b.Hourly || a.Name < b.Name)
 }
 
 // atLeastAsGood reports whether nothing speaks for b against a, whose nodes are alike.
@@ -246,22 +292,37 @@ func (f *Fit) Options(q Query) []Option {
 // good, and false if there is none. It is faster: offers that cannot be the best are
 // not looked at.
 func (f *Fit) Best(q Query) (Option, bool) {
+	return f.best(q, func(s *shape) []*fleet.Offer { return s.front }, "")
+}
+
+// BestWithout returns the best way to provision if the offer of that name did not exist: the first of those that
+// Options lists that is of another offer. It is faster, as Best is.
+func (f *Fit) BestWithout(name string, q Query) (Option, bool) {
+	return f.best(q, func(s *shape) []*fleet.Offer { return s.second }, name)
+}
+
+// best returns the best way to provision of those offers of each shape that may be the best, but not of that name.
+func (f *Fit) best(q Query, of func(*shape) []*fleet.Offer, except string) (Option, bool) {
 	q.setDefaults(f)
 	var best Option
 
 	found := false
+	tell := func(opt Option) {
+		if !found || q.compare(&opt, &best) < 0 {
+			best, found = opt, true
+		}
+	}
+
 	for i := range f.hosts {
-		offers := f.hosts[i].shape.front
+		offers := of(f.hosts[i].shape)
 		if q.Stage != nil { // which knows where the data are
 			offers = f.hosts[i].shape.offers
 		}
 
 		for _, o := range offers {
-			q.options(o, &f.hosts[i], &f.need, func(opt Option) {
-				if !found || q.compare(&opt, &best) < 0 {
-					best, found = opt, true
-				}
-			})
+			if except == "" || o.Name != except {
+				q.options(o, &f.hosts[i], &f.need, tell)
+			}
 		}
 	}
 

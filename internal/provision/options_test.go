@@ -398,7 +398,7 @@ func TestTheFirstIsAsGoodAsAny(t *testing.T) {
 			return job.Duration(rapid.SampledFrom(of).Draw(t, name))
 		}
 		var offers []fleet.Offer
-		for i := range rapid.IntRange(2, 3).Draw(t, "offers") {
+		for i := range rapid.IntRange(2, 5).Draw(t, "offers") {
 			o := fleet.Offer{
 				GPU:              "g",
 				TFLOPS:           100,
@@ -432,13 +432,22 @@ func TestTheFirstIsAsGoodAsAny(t *testing.T) {
 			NoSpot: rapid.IntRange(0, 3).Draw(t, "no spot") == 0,
 		}
 
-		fit := provision.NewIndex(fleetOf(offers...), nil).Fit(n)
+		order := rapid.Permutation(fleetOf(offers...)).Draw(t, "order")
+		fit := provision.NewIndex(order, nil).Fit(n)
 		all := fit.Options(q)
 
 		first, ok := fit.Best(q)
 		if ok != (len(all) > 0) ||
 			ok && (first.Score != all[0].Score || first.Money != all[0].Money || !first.Finish.Equal(all[0].Finish)) {
 			t.Fatalf("the first is %v and the list %v", first, all)
+		}
+
+		without := offers[rapid.IntRange(0, len(offers)-1).Draw(t, "without")].NameOf()
+		all = slices.DeleteFunc(all, func(o provision.Option) bool { return o.Offer.Name == without })
+
+		next, ok := fit.BestWithout(without, q)
+		if ok != (len(all) > 0) || ok && next != all[0] {
+			t.Fatalf("without %s the first is %v and the list %v", without, next, all)
 		}
 	})
 }

@@ -45,26 +45,27 @@ func (e *engine) advise(j *queuedJob) []place.Option {
 
 	for i := range options {
 		o := &options[i]
+		cost := e.ledgerCost(j, o)
 		p := place.Option{
 			What: e.describeOption(o), Start: e.view.Now.Add(o.readyIn), Finish: e.view.Now.Add(o.done()),
-			Cost: o.ledgerCost, Basis: j.basedOn(), Guess: j.guess, Count: len(o.rooms),
+			Cost: cost, Basis: j.basedOn(), Guess: j.guess, Count: len(o.rooms),
 		}
 
 		p.Earliest, p.Latest = e.interval(j, o)
-		p.CostMost = o.ledgerCost
+		p.CostMost = cost
 		if o.runs > 0 {
-			p.CostMost = max(p.CostMost, o.ledgerCost.Times(float64(p.Latest.Sub(p.Start))/float64(o.runs)))
+			p.CostMost = max(p.CostMost, cost.Times(float64(p.Latest.Sub(p.Start))/float64(o.runs)))
 		}
 
 		if o.provisions() {
 			held := job.Duration(p.Latest.Sub(e.view.Now))
-			p.CostMost = max(o.ledgerCost, o.offer.Offer.Cost(held).Times(float64(o.offer.Nodes)))
+			p.CostMost = max(cost, o.offer.Offer.Cost(held).Times(float64(o.offer.Nodes)))
 			p.Class = fleet.OnDemand
 			p.Offer = o.offer.Offer.Name
 			p.Count = o.offer.Nodes
 		} else {
 			p.Class, p.Nodes = o.class(), e.names(o.rooms)
-			p.Unpriced = o.ledgerCost == 0 && e.unpriced(o.rooms)
+			p.Unpriced = cost == 0 && e.unpriced(o.rooms)
 		}
 
 		switch {
@@ -75,7 +76,7 @@ func (e *engine) advise(j *queuedJob) []place.Option {
 		case o.provisions() && j.costSensitive:
 			p.Verdict = fmt.Sprintf("only if no node that is paid for anyway is free within %s (cost-sensitive job)",
 				job.Duration(e.cfg.Patience))
-		case taken != nil && o.done() > taken.done() && o.ledgerCost >= taken.ledgerCost:
+		case taken != nil && o.done() > taken.done() && cost >= e.ledgerCost(j, taken):
 			p.Verdict = "slower and not cheaper"
 		case taken != nil && o.done() > taken.done():
 			p.Verdict = "cheaper but slower"

@@ -257,6 +257,36 @@ func TestTheVictimIsWhoLosesLeast(t *testing.T) {
 	}
 }
 
+// TestTheCostAfterPreemptingIsThatOfTheNode: of the node on which the job starts, not of another with GPUs of the same
+// kind that was compared with it.
+func TestTheCostAfterPreemptingIsThatOfTheNode(t *testing.T) {
+	t.Parallel()
+	y := newYard(func(c *rules.Config) { c.Value[job.ObjectiveCost] = 1 }) // one victim is better than two
+	y.tariff = &fleet.Tariff{Energy: 1, Nodes: []fleet.NodePrice{{Hourly: []money.PerHour{8}}}}
+	y.node("a", fleet.Local, 4, a100())
+	y.node("b", fleet.Local, 2, a100())
+
+	small := want{gpus: 1, lasts: 20 * time.Hour, objective: job.ObjectiveCost, resumes: true, every: time.Hour}
+	for range 4 {
+		y.occupy("a", 61*time.Minute, small)
+	}
+
+	wide := small
+	wide.gpus = 2
+	y.occupy("b", 62*time.Minute, wide) // loses more than each of the others, so that a is compared first
+
+	it := y.submit(want{gpus: 2, lasts: time.Hour, objective: job.ObjectiveTime})
+	p := y.plan(t)
+
+	if !slices.Equal(where(p, it), []id.Node{"b"}) {
+		t.Fatalf("the plan is %+v, want the job on b", p)
+	}
+
+	if reason := p.Starts[0].Reason; !strings.Contains(reason, "est. cost $8.00") {
+		t.Errorf("the reason is %q, want the price of an hour of the whole of b", reason)
+	}
+}
+
 // TestAVictimLeavesEnoughOfEverything: GPUs alone are not enough to start.
 func TestAVictimLeavesEnoughOfEverything(t *testing.T) {
 	t.Parallel()

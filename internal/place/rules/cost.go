@@ -125,16 +125,10 @@ func classRank(o *option) int {
 // price computes what an option on nodes that are there costs: the sum over its nodes. It can
 // compute when the last of them has its data.
 func (e *engine) price(j *queuedJob, o *option) {
-	staging, transfer := time.Duration(0), money.Amount(0)
-	for _, at := range o.rooms {
-		takes, costs := e.stage(j, e.view.Rooms[at].Node)
-		staging = max(staging, takes)
-		transfer += costs
-	}
+	staging, transfer := e.staging(j, o)
 
 	o.readyIn = o.startsIn + staging
 	o.marginalCost += transfer
-	o.ledgerCost += transfer
 
 	gpus := float64(max(o.gpus, 1))
 	if o.share > 0 {
@@ -144,14 +138,41 @@ func (e *engine) price(j *queuedJob, o *option) {
 	for _, at := range o.rooms {
 		pool := e.timeline.PoolOf(at)
 		o.marginalCost += e.costs.of(pool).energy.Of(gpus).For(o.runs)
-		if e.costs.of(pool).rent == 0 {
-			o.ledgerCost += e.charge(j, o, pool, e.view.Rooms[at].Node).For(o.done() - o.startsIn)
-			continue
+		if e.costs.of(pool).rent > 0 {
+			o.marginalCost += e.rent(at, o)
 		}
-
-		o.marginalCost += e.rent(at, o)
-		o.ledgerCost += e.sharedRent(j, at, o)
 	}
+}
+
+// staging returns how long it takes until the last node of an option has a job's data, and what that costs.
+func (e *engine) staging(j *queuedJob, o *option) (time.Duration, money.Amount) {
+	last, transfer := time.Duration(0), money.Amount(0)
+	for _, at := range o.rooms {
+		takes, costs := e.stage(j, e.view.Rooms[at].Node)
+		last = max(last, takes)
+		transfer += costs
+	}
+
+	return last, transfer
+}
+
+// ledgerCost returns what the ledger will post for a job if it takes an option. People are shown it; nothing is
+// decided by it, so it is computed for the options that they are shown alone.
+func (e *engine) ledgerCost(j *queuedJob, o *option) money.Amount {
+	if o.provisions() {
+		return o.marginalCost
+	}
+
+	_, sum := e.staging(j, o)
+	for _, at := range o.rooms {
+		if pool := e.timeline.PoolOf(at); e.costs.of(pool).rent == 0 {
+			sum += e.charge(j, o, pool, e.view.Rooms[at].Node).For(o.done() - o.startsIn)
+		} else {
+			sum += e.sharedRent(j, at, o)
+		}
+	}
+
+	return sum
 }
 
 // charge returns what the ledger will post for the job's part of a node that nobody else uses,

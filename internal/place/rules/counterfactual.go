@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -73,12 +72,9 @@ func (e *engine) insteadOfProvisioning(j *queuedJob, s *shape, o *option, all []
 	rest := slices.DeleteFunc(slices.Clone(all), func(x option) bool { return x.provisions() })
 	limit := timeline.Never
 
-	for _, x := range e.others(j, s, []option{*o}) {
-		if x.barredBy == "" {
-			rest = append(rest, x)
-			limit = 0 // later starts were searched for as long as provisioning is worth
-			break
-		}
+	if x, ok := e.nextOffer(j, s, o); ok {
+		rest = append(rest, x)
+		limit = 0 // later starts were searched for as long as provisioning is worth
 	}
 
 	visits := e.timeline.Visits()
@@ -101,6 +97,29 @@ func (e *engine) insteadOfProvisioning(j *queuedJob, s *shape, o *option, all []
 	}
 
 	return nil
+}
+
+// nextOffer returns the best way to provision nodes for a job if the offer of an option did not exist. If the next one
+// is not allowed, it looks at no more offers than are shown to people.
+func (e *engine) nextOffer(j *queuedJob, s *shape, o *option) (option, bool) {
+	best, ok := e.policy.catalogue.Fit(&s.Match.Need).BestWithout(o.offer.Offer.Name, e.query(j))
+	if !ok {
+		return option{}, false
+	}
+
+	next := e.asOption(&best)
+	if e.barred(j, e.allowance(j), &next) == "" {
+		e.score(j, &next)
+		return next, true
+	}
+
+	for _, x := range e.others(j, s, []option{*o}) {
+		if x.barredBy == "" {
+			return x, true
+		}
+	}
+
+	return option{}, false
 }
 
 // chooseWithout returns what would be chosen of a job's options if the nodes of one of them did not
@@ -167,7 +186,7 @@ func (e *engine) searchAgain(j *queuedJob, s *shape, o *option, rest []option, l
 
 // chooseOf returns what would be chosen of other options than the job has. It plans nothing.
 func (e *engine) chooseOf(j *queuedJob, options []option) *option {
-	slices.SortStableFunc(options, func(a, b option) int { return cmp.Compare(a.score, b.score) })
+	e.policy.sortByScore(options)
 
 	wakeAt := e.plan.WakeAt
 	other := e.choose(j, options)

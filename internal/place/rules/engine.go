@@ -122,15 +122,18 @@ func (e *engine) closed(x *lane, shortest time.Duration) bool {
 	}
 
 	s := e.present(x.shape)
-	if !x.aged && e.blocked(s, shortest) {
-		return true
-	}
+	full := x.unprofiled && e.full(s, shortest)
 
-	if !e.spent() || len(s.Able) == 0 {
+	switch {
+	case x.leased && full: // they may only start now
+		return true
+	case !x.leased && !x.aged && e.blocked(s, shortest):
+		return true
+	case !e.spent() || len(s.Able) == 0:
 		return false
 	}
 
-	return !e.timeline.MayFit(&s.Shape) || x.unprofiled && e.full(s, shortest)
+	return full || !e.timeline.MayFit(&s.Shape)
 }
 
 // knownBlocked reports whether a job cannot start and need not be considered. That does not hold for jobs that go

@@ -15,17 +15,24 @@ import (
 // looking at each: most of a long queue are jobs of which it is known that they cannot start.
 //
 // A lane is sorted, and its order holds from round to round: the fair share multiplies the keys of all its jobs by
-// the same factor. The lanes of a priority are merged in each round (walk.go).
+// the same factor. The lanes of a level are merged in each round (walk.go).
 type lanes struct {
-	levels []*level // highest priority first
+	levels []*level // highest priority first, and of each those that are due first
 	byKey  map[laneKey]*lane
 	dirty  []*lane // that have changed and are not settled yet
 }
 
-// level is the lanes of one priority.
+// level is the lanes of one priority, of jobs that are due or of those that are not. When the first are considered, the
+// round has often looked at as much as it may: then most of the others are not even merged.
 type level struct {
 	priority int
+	aged     bool
 	lanes    []laneEntry
+}
+
+// compare tells which of two levels comes first.
+func (v *level) compare(o *level) int {
+	return cmp.Or(cmp.Compare(o.priority, v.priority), falseFirst(o.aged, v.aged))
 }
 
 // laneEntry is a lane with what every round reads of it, side by side in memory.
@@ -53,7 +60,8 @@ type laneKey struct {
 	unprofiled bool
 	kin        *kin       // nil if they say how long they last
 	aged       bool       // they go first, by when they were due: who owns them does not matter
-	alone      *queuedJob // nodes are provisioned for this job: it has a lane of its own
+	leased     bool       // nodes are being provisioned for them
+	alone      *queuedJob // a node that was provisioned for this job is ready: it has a lane of its own
 
 	user    *queue.Portion[id.User]
 	project *queue.Portion[id.Project]
@@ -97,7 +105,8 @@ func (l *lanes) add(j *queuedJob, now time.Time) {
 		key.user, key.project, key.value = j.user, j.project, j.value
 	}
 
-	if len(j.leases) > 0 {
+	key.leased = len(j.leases) > 0
+	if j.hasNode {
 		key.alone = j
 	}
 
@@ -165,18 +174,20 @@ func (l *lanes) touch(x *lane) {
 }
 
 // entry returns the entry of a lane in its level.
-func (l *lanes) entry(x *lane) *laneEntry { return &l.levels[l.find(x.priority)].lanes[x.index] }
+func (l *lanes) entry(x *lane) *laneEntry {
+	at, _ := l.find(&x.laneKey)
+	return &l.levels[at].lanes[x.index]
+}
 
-// find returns where the level of a priority is or belongs.
-func (l *lanes) find(priority int) int {
-	at, _ := slices.BinarySearchFunc(l.levels, priority, func(v *level, p int) int { return cmp.Compare(p, v.priority) })
-	return at
+// find returns where the level of a lane is or belongs.
+func (l *lanes) find(key *laneKey) (at int, found bool) {
+	return slices.BinarySearchFunc(l.levels, &level{priority: key.priority, aged: key.aged}, (*level).compare)
 }
 
 func (l *lanes) newLane(key laneKey) *lane {
-	at := l.find(key.priority)
-	if at == len(l.levels) || l.levels[at].priority != key.priority {
-		l.levels = slices.Insert(l.levels, at, &level{priority: key.priority})
+	at, found := l.find(&key)
+	if !found {
+		l.levels = slices.Insert(l.levels, at, &level{priority: key.priority, aged: key.aged})
 	}
 
 	v := l.levels[at]
@@ -193,7 +204,7 @@ func (l *lanes) newLane(key laneKey) *lane {
 func (l *lanes) drop(x *lane) {
 	delete(l.byKey, x.laneKey)
 
-	at := l.find(x.priority)
+	at, _ := l.find(&x.laneKey)
 	v := l.levels[at]
 	last := len(v.lanes) - 1
 	v.lanes[x.index] = v.lanes[last]

@@ -28,7 +28,9 @@ func (e *engine) dedicateLeased() {
 		if j != nil {
 			if len(j.leases) == 0 {
 				e.backlog.leased = append(e.backlog.leased, j)
-				e.parts.Add(j.item, &l.Offer)
+				if e.backlog.parts > 0 {
+					e.parts.Add(j.item, &l.Offer)
+				}
 			}
 
 			j.leases = append(j.leases, l)
@@ -49,21 +51,18 @@ func (e *engine) dedicateLeased() {
 		}
 	}
 
-	e.backlog.isolateLeased(before, e.view.Now)
+	e.backlog.separateLeased(before, e.view.Now)
 }
 
-// isolateLeased gives each job for which nodes are provisioned a lane of its own: it may start there although others
-// like it cannot start.
-func (l *backlog) isolateLeased(before []*queuedJob, now time.Time) {
-	for _, j := range before {
-		if j.lane != nil && len(j.leases) == 0 {
-			l.move(j, now)
-		}
-	}
-
-	for _, j := range l.leased {
-		if j.lane.alone == nil {
-			l.move(j, now)
+// separateLeased keeps the jobs for which nodes are being provisioned apart from others like them: they may start where
+// others would have nodes provisioned. One whose node is ready has a lane of its own: it may start there although
+// others cannot.
+func (l *backlog) separateLeased(before []*queuedJob, now time.Time) {
+	for _, list := range [2][]*queuedJob{before, l.leased} {
+		for _, j := range list {
+			if x := j.lane; x != nil && (x.leased != (len(j.leases) > 0) || (x.alone != nil) != j.hasNode) {
+				l.move(j, now)
+			}
 		}
 	}
 }

@@ -28,7 +28,6 @@ type option struct {
 	readyIn      time.Duration // until it computes: startsIn, boot, set-up and staging of data
 	runs         time.Duration
 	marginalCost money.Amount      // what is paid only because the job runs there
-	ledgerCost   money.Amount      // what the ledger will post for the job
 	score        money.Amount      // marginal cost, and time at what it is worth; less is better
 	offer        *provision.Option // to be provisioned; nil for nodes that are there
 	nodes        int               // of the offer
@@ -109,10 +108,46 @@ func (e *engine) options(j *queuedJob, s *shape) []option {
 		e.score(j, &list[i])
 	}
 
-	slices.SortStableFunc(list, func(a, b option) int { return cmp.Compare(a.score, b.score) })
+	e.policy.sortByScore(list)
 	e.policy.scratch.options = list
 
 	return list
+}
+
+// rank is an option in the order of their scores.
+type rank struct {
+	score money.Amount
+	at    int // in the list
+}
+
+// sortByScore sorts options, the best first, those with the same score as they were. Options are large, so their ranks
+// are sorted and each option is moved to its place after that.
+func (p *Policy) sortByScore(list []option) {
+	ranks := p.scratch.ranks[:0]
+	for i := range list {
+		ranks = append(ranks, rank{list[i].score, i})
+	}
+
+	slices.SortFunc(ranks, func(a, b rank) int {
+		if a.score != b.score {
+			return cmp.Compare(a.score, b.score)
+		}
+
+		return cmp.Compare(a.at, b.at)
+	})
+
+	for i := range ranks {
+		at := ranks[i].at
+		for at < i { // what was there has been moved to where its successor was
+			at = ranks[at].at
+		}
+
+		if at != i {
+			list[i], list[at] = list[at], list[i]
+		}
+	}
+
+	p.scratch.ranks = ranks
 }
 
 // nothingFree remembers that a job of a shape found no free room: in all pools, or in those

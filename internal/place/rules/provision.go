@@ -70,7 +70,7 @@ func (e *engine) arriving(j *queuedJob, s *shape) (option, bool) {
 func (e *engine) asOption(h *provision.Option) option {
 	return option{
 		offer: h, nodes: h.Nodes, gpus: h.GPUs, readyIn: h.Start.Sub(e.view.Now), runs: h.Finish.Sub(h.Start),
-		marginalCost: h.Money, ledgerCost: h.Money,
+		marginalCost: h.Money,
 	}
 }
 

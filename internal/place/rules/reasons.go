@@ -198,8 +198,8 @@ func (e *engine) estimate(j *queuedJob, o *option) string {
 	}
 
 	text := "est. finish " + e.clockTime(o.done())
-	if o.ledgerCost > 0 {
-		text += ", est. cost " + humanize.Dollars(o.ledgerCost)
+	if cost := e.ledgerCost(j, o); cost > 0 {
+		text += ", est. cost " + humanize.Dollars(cost)
 	}
 
 	return text

@@ -88,8 +88,9 @@ type Policy struct {
 	scratch struct {
 		options []option // of the current job
 		others  []option // that it would have otherwise
+		ranks   []rank   // of either
 		members []member // of the current gang
-		heads   []head   // of the lanes of a priority
+		heads   []head   // of the lanes of a level
 		shut    []*lane  // of them
 		hosts   []host   // of this round
 		victims []victim // on these hosts

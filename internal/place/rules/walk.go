@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// walk goes through the queued jobs in the order in which they are considered: it merges the lanes of one priority
+// walk goes through the queued jobs in the order in which they are considered: it merges the lanes of one level
 // after the other. It leaves out the jobs of closed lanes, for which consider would do nothing.
 type walk struct {
 	engine *engine

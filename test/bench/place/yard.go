@@ -318,12 +318,17 @@ func (y *yard) do(p *place.Plan) {
 			y.lease(&y.offers[at], h.Item.Job)
 		}
 	}
+
+	for _, d := range p.Deferrals {
+		d.Item.Deferred = true // it is recorded once that a job waits, as in the yard
+	}
 }
 
 func (y *yard) view() *place.View {
 	return &place.View{
 		Now:          y.now,
 		Rooms:        y.table.SharedRooms(),
+		Changes:      y.table.Changes(),
 		Queue:        y.line,
 		Running:      y.runs,
 		Tariff:       y.tariff,
