@@ -51,7 +51,8 @@ type handClock struct {
 	stepped atomic.Int64 // of the wall clock alone
 
 	mu      sync.Mutex
-	held    time.Time     // since when the clock stands still; zero while it runs
+	holds   int           // how many want the clock to stand still
+	held    time.Time     // since when it does; zero while it runs
 	missing time.Duration // for how long it stood still before
 }
 
@@ -82,11 +83,20 @@ func (c *handClock) hold() (release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	c.held = time.Now()
+	if c.holds == 0 {
+		c.held = time.Now()
+	}
+
+	c.holds++
 
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+
+		c.holds--
+		if c.holds > 0 {
+			return
+		}
 
 		c.missing += time.Since(c.held)
 		c.held = time.Time{}
