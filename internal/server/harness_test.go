@@ -188,10 +188,11 @@ func startYardOn(t testing.TB, dir string, blobs blob.Store, settings ...setting
 	t.Helper()
 	y := &yard{blobs: blobs, t: t, clock: newHandClock(), ended: make(chan error, 1), beside: make(chan struct{})}
 	cfg := yardmaster.Defaults(ordered.FIFO{})
+	cfg.SuspectAfter = cfg.LostAfter * 4 / 5 // nodes of tests report when there is news, which may take on a busy machine
 
 	config := Config{Version: "test", PolicyName: "fifo", StoreKind: "sqlite", DataDir: dir,
 		Contact:     contact.Settings{ReportEvery: time.Second, Lease: time.Minute, Grace: 5 * time.Second},
-		NodeCertTTL: 30 * 24 * time.Hour, Burst: 1, MaxFile: 1 << 20, Timeout: 20 * time.Second}
+		NodeCertTTL: 30 * 24 * time.Hour, Burst: 1, MaxFile: 1 << 20, Timeout: 5 * time.Minute}
 	for _, set := range settings {
 		set(&config, &cfg)
 	}
