@@ -42,7 +42,7 @@ var readers = map[string]func(ctx context.Context, c *api.Client, j id.Job, run 
 		for frames := logs.NewDecoder(io.LimitReader(body, size)); ; {
 			frame, err := frames.Next()
 			if err != nil {
-				return lines, nil //nolint:nilerr // the log ends here
+				return lines, nil // the log ends here
 			}
 
 			lines = append(lines, strings.TrimSpace(string(frame.Data)))
