@@ -172,7 +172,16 @@ title "Running"
 # In the background, because a signal is not heeded while something runs in front.
 # shellcheck disable=SC2046 # a list of ids
 limit=0 as admin wait $(cut -d' ' -f1 "$work/names") >/dev/null 2>>"$work/cli.log" &
-wait $! || note "not all of them succeeded"
+waiting=$!
+# On a slow machine the boot may use up the budget of a job. It never starts then, until its owner decides.
+while kill -0 "$waiting" 2>/dev/null; do
+  if as ann jobs --state pending -o json 2>>"$work/cli.log" | grep 'of its budget of' >/dev/null; then
+    as ann cancel with-budget >/dev/null 2>>"$work/cli.log" || true
+    break
+  fi
+  sleep 1
+done &
+wait "$waiting" || note "not all of them succeeded"
 
 title "All jobs have ended; idle machines are released"
 released() { [ -z "$(as admin leases -q)" ]; }

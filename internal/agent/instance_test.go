@@ -92,7 +92,7 @@ func runs(t *testing.T, cfg agent.Config) error {
 		t.Fatal(err)
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 
 	err = a.Run(ctx)

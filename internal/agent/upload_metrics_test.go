@@ -263,7 +263,7 @@ func TestNothingIsRememberedOfRunsThatAreForgotten(t *testing.T) {
 
 	remembers := func(what string, n int) {
 		t.Helper()
-		limit, cancel := context.WithTimeout(t.Context(), time.Minute)
+		limit, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 
 		for a.Remembered()[what] != n {

@@ -158,7 +158,7 @@ func (c *computer) steps() []string {
 // await waits until the steps are as they should be.
 func (c *computer) await(what string, ok func(steps []string) bool) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Minute)
 	defer cancel()
 
 	for !ok(c.steps()) {

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
@@ -191,20 +190,14 @@ func (n *node) callsCorrupt(run id.Run) {
 		Restore: &job.RestoreFailure{Checkpoint: restored, Corrupt: true},
 	}
 
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	eventually(n.y.t, "the yard takes that the checkpoint is corrupt", func() bool {
 		n.tell(rep)
 
 		r, err := n.y.store.Run(n.y.t.Context(), run)
 		n.y.must(err)
 
-		if r.State == job.RunEnded {
-			return
-		}
-
-		if time.Now().After(end) {
-			n.y.t.Fatalf("%s is %s: %s", run, r.State, r.Ranks[0].Reason)
-		}
-	}
+		return r.State == job.RunEnded
+	})
 }
 
 // hasChunk reports whether the store has a chunk with this text.

@@ -106,7 +106,12 @@ func (s *Server) openFollowed(ctx context.Context, in *logInput) (*logReader, er
 
 	defer end()
 
-	r, err := s.openLogs(ctx, in)
+	j, err := s.readableOutput(ctx, in.Job)
+	if err != nil {
+		return nil, err
+	}
+
+	r, err := s.openLogs(ctx, j, in)
 	if err != nil {
 		return nil, err
 	}

@@ -40,21 +40,16 @@ func (y *yard) awaitForecast(c *api.Client, j id.Job, what string, good func(*ap
 	y.t.Helper()
 	var last *api.Forecast
 
-	for range 600 {
+	eventually(y.t, what, func() bool {
 		d, err := c.Job(y.t.Context(), j)
 		y.must(err)
 
 		last = d.Forecast
-		if last != nil && good(last) {
-			return last
-		}
 
-		time.Sleep(20 * time.Millisecond)
-	}
+		return last != nil && good(last)
+	})
 
-	y.t.Fatalf("%s did not come; the forecast is %+v", what, last)
-
-	return nil
+	return last
 }
 
 func TestForecastFollowsTheCurve(t *testing.T) {
@@ -203,9 +198,7 @@ func TestBadLossAndLateEndAreTold(t *testing.T) {
 		return list
 	}
 
-	for i := 0; i < 600 && len(kinds()) < 2; i++ {
-		time.Sleep(20 * time.Millisecond)
-	}
+	eventually(t, "both are reported", func() bool { return len(kinds()) >= 2 })
 
 	got := kinds()
 	slices.Sort(got)
@@ -300,11 +293,13 @@ func TestHistoryBacksForecasts(t *testing.T) {
 		for range 24 {
 			j := y.submit(ada, file)[0].ID
 			run := n.awaitRun(j, 1)
+			release := y.clock.hold() // so that the job takes 100 s, however busy the machine is
 			began := y.clock.Now()
 			n.tell(api.RankReport{Run: run, State: job.RunRunning, Started: began})
 			n.measures(run, api.SeriesPoints{Name: "loss", Source: "SDK", Points: decay(0, 100, began)})
 			y.advance(100 * time.Second)
 			n.tell(api.RankReport{Run: run, State: job.RunEnded, Started: began, Ended: y.clock.Now()})
+			release()
 		}
 
 		y.advance(time.Minute)
@@ -335,6 +330,9 @@ func TestHistoryBacksForecasts(t *testing.T) {
 	n.listen()
 	j := y.submit(ada, file)[0].ID
 	run := n.awaitRun(j, 1)
+
+	defer y.clock.hold()()
+
 	began := y.clock.Now()
 	n.tell(api.RankReport{Run: run, State: job.RunRunning, Started: began})
 	y.advance(30 * time.Second)
@@ -357,21 +355,15 @@ func (y *yard) awaitRecord(c *api.Client, good func(*api.ForecastRecord) bool) *
 	y.t.Helper()
 	var last api.ForecastRecord
 
-	for range 1500 {
+	eventually(y.t, "the record is as it should be", func() bool {
 		var err error
 		last, err = c.ForecastRecord(y.t.Context())
 		y.must(err)
 
-		if good(&last) {
-			return &last
-		}
+		return good(&last)
+	})
 
-		time.Sleep(20 * time.Millisecond)
-	}
-
-	y.t.Fatalf("the record stays %+v", last)
-
-	return nil
+	return &last
 }
 
 func TestEarlierJobsCanBeBroughtAlong(t *testing.T) {

@@ -51,7 +51,8 @@ type handClock struct {
 	stepped atomic.Int64 // of the wall clock alone
 
 	mu      sync.Mutex
-	held    time.Time     // since when the clock stands still; zero while it runs
+	holds   int           // how many want the clock to stand still
+	held    time.Time     // since when it does; zero while it runs
 	missing time.Duration // for how long it stood still before
 }
 
@@ -82,11 +83,20 @@ func (c *handClock) hold() (release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	c.held = time.Now()
+	if c.holds == 0 {
+		c.held = time.Now()
+	}
+
+	c.holds++
 
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+
+		c.holds--
+		if c.holds > 0 {
+			return
+		}
 
 		c.missing += time.Since(c.held)
 		c.held = time.Time{}
@@ -178,10 +188,11 @@ func startYardOn(t testing.TB, dir string, blobs blob.Store, settings ...setting
 	t.Helper()
 	y := &yard{blobs: blobs, t: t, clock: newHandClock(), ended: make(chan error, 1), beside: make(chan struct{})}
 	cfg := yardmaster.Defaults(ordered.FIFO{})
+	cfg.SuspectAfter = cfg.LostAfter * 4 / 5 // nodes of tests report when there is news, which may take on a busy machine
 
 	config := Config{Version: "test", PolicyName: "fifo", StoreKind: "sqlite", DataDir: dir,
 		Contact:     contact.Settings{ReportEvery: time.Second, Lease: time.Minute, Grace: 5 * time.Second},
-		NodeCertTTL: 30 * 24 * time.Hour, Burst: 1, MaxFile: 1 << 20, Timeout: 20 * time.Second}
+		NodeCertTTL: 30 * 24 * time.Hour, Burst: 1, MaxFile: 1 << 20, Timeout: 5 * time.Minute}
 	for _, set := range settings {
 		set(&config, &cfg)
 	}

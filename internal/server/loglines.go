@@ -29,7 +29,7 @@ func (s *Server) rankLogRoutes() {
 		"Download the output of a rank, as far as it is there", "logs")
 	download.Description = "The output is a sequence of frames: time in milliseconds, stream (o, e or y) and length, " +
 		"separated by spaces and ended by a line end, then as many bytes and another line end. With the format text it " +
-		"is a text file."
+		"is a text file. For a few seconds after the end of a job the server waits for its last lines before it answers."
 	download.Parameters = []*huma.Param{
 		{Name: "offset", In: "query", Schema: &huma.Schema{Type: "integer"}},
 		{Name: "format", In: "query", Schema: &huma.Schema{Type: "string", Enum: []any{"frames", "text"}}},
@@ -47,8 +47,11 @@ func (s *Server) downloadLog(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	_, log, err := s.findLog(ctx, &j, id.Run(r.PathValue("run")), r.PathValue("rank"))
+	run, log, err := s.findLog(ctx, &j, id.Run(r.PathValue("run")), r.PathValue("rank"))
 	if err != nil {
+		return err
+	}
+	if err := s.awaitOutput(ctx, &j, &run, log.Rank); err != nil {
 		return err
 	}
 
@@ -151,6 +154,10 @@ func (s *Server) logLines(ctx context.Context, in *linesInput) (api.LogLines, er
 	r := &logReader{s: s, job: j, run: run}
 	if in.Wait > 0 {
 		if err := r.waitForOutput(ctx, log, in.After, time.Duration(in.Wait)*time.Second); err != nil {
+			return api.LogLines{}, err
+		}
+	} else if in.From > 0 && !in.Backward { // whoever looks at the end of a log shows what is there, and asks again
+		if err := s.awaitOutput(ctx, &j, &run, log.Rank); err != nil {
 			return api.LogLines{}, err
 		}
 	}

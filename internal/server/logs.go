@@ -28,7 +28,8 @@ func (s *Server) logRoutes() {
 			Path:        "/api/v1/jobs/{job}/logs",
 			Summary:     "Read or search the output of a job",
 			Description: "A request looks at a bounded amount of output: a page may have fewer lines than asked for, or " +
-				"none, and a cursor to continue from.",
+				"none, and a cursor to continue from. For a few seconds after the end of a job the server waits for its last " +
+				"lines before it answers.",
 			Security: byToken,
 			Tags:     []string{"logs"},
 		},
@@ -92,12 +93,8 @@ type logReader struct {
 	marks   []string // the cursor after each line of the last call of next
 }
 
-func (s *Server) openLogs(ctx context.Context, in *logInput) (*logReader, error) {
-	j, err := s.readableOutput(ctx, in.Job)
-	if err != nil {
-		return nil, err
-	}
-
+// openLogs opens the output of a job that the caller may read.
+func (s *Server) openLogs(ctx context.Context, j job.Job, in *logInput) (_ *logReader, err error) {
 	r := &logReader{s: s, job: j, rank: in.Rank, at: archive.Cursor{Epoch: 1}}
 	r.filter = archive.Filter{Stream: in.Stream, Since: in.Since, Until: in.Until, Collapse: in.Collapse}
 	r.filter.Budget, r.filter.Errors = s.searches.budget(), in.Errors
@@ -419,14 +416,22 @@ func (s *Server) awaitSearch(ctx context.Context, in *logInput) (end func(), err
 }
 
 func (s *Server) readLogs(ctx context.Context, in *logInput) (*httpapi.Body[api.LogPage], error) {
-	end, err := s.search(ctx, in)
+	j, err := s.readableOutput(ctx, in.Job)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	if err := s.awaitOutput(ctx, &j, nil, in.Rank); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+
+	end, err := s.search(ctx, in) // after waiting, so that no turn is held meanwhile
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 
 	defer end()
 
-	r, err := s.openLogs(ctx, in)
+	r, err := s.openLogs(ctx, j, in)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

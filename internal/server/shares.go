@@ -80,10 +80,9 @@ func (s *Server) shareOf(ctx context.Context, j *job.Job, runs []job.Run) (*api.
 	return out, nil
 }
 
-// noteShare hands to the yard what was seen of a run that shares a GPU. A note that the yard does not take is lost, and
-// logged: it is about something that is shown with the job as well.
-func (s *Server) noteShare(ctx context.Context, n yardmaster.NoteShare) {
-	if _, err := s.do(ctx, n); err != nil {
-		s.Log.WarnContext(ctx, "an event about a shared GPU could not be stored", "run", n.Run, "kind", n.Kind, "error", err)
-	}
+// noteShare hands to the yard what was seen of a run that shares a GPU.
+func (s *Server) noteShare(ctx context.Context, n yardmaster.NoteShare) error {
+	_, err := s.do(ctx, n)
+
+	return err
 }

@@ -35,6 +35,7 @@ func TestARunWithoutOutputIsOverForThoseWhoFollow(t *testing.T) {
 	// One whose report does not say so may still have output on its node.
 	j, run = n.started(c)
 	n.ends(run, 0, 0)
+	y.advance(lateOutput) // so that it is not waited for
 
 	page, err = c.Logs(t.Context(), j, api.LogFilter{})
 	if err != nil || page.Ended {

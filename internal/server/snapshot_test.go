@@ -61,7 +61,7 @@ func TestQuestionsAreAnsweredWhileTheLoopIsBlocked(t *testing.T) {
 	<-arrived
 
 	// Nobody has noticed yet that it hangs, so a question that went to the loop would wait for it.
-	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("the question waits for the loop"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute, errors.New("the question waits for the loop"))
 	defer cancel()
 
 	page, err := c.Jobs(ctx, api.JobFilter{})
@@ -214,7 +214,7 @@ func TestAnAnswerComesAfterTheSnapshot(t *testing.T) {
 	y.submit(c, "run: a\nresources: {cpus: 8}")
 	n.starts(n.awaitRun("j1", 1), 0)
 
-	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("the loop or a question hangs"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute, errors.New("the loop or a question hangs"))
 	defer cancel()
 
 	// The loop looks at something until both messages are there, so that they share a batch.

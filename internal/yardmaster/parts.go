@@ -17,10 +17,10 @@ const (
 
 // NoteShare records what was seen of a run that shares a GPU. What each run gets is watched beside the loop.
 type NoteShare struct {
-	Run    id.Run
-	Node   id.Node
-	Kind   ShareNote
-	Reason string
+	Run    id.Run    `json:"run"`
+	Node   id.Node   `json:"node"`
+	Kind   ShareNote `json:"kind"`
+	Reason string    `json:"reason"`
 }
 
 func (m NoteShare) handle(y *Yard) (any, error) { //nolint:unparam // Message wants both results

@@ -12,6 +12,7 @@ import (
 	"trainyard/internal/cloud/process"
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/tenant"
 	"trainyard/test/yardtest"
 )
 
@@ -132,12 +133,24 @@ func spender(record string) string {
 	return strings.Replace(file, "expect: 10m", "expect: 1s", 1)
 }
 
+// spends lets the spender run, and then sets a budget that it uses up at once: how long its machine boots, and what
+// that costs, depends on how busy this one is.
+func (h *hybrid) spends(t *testing.T, record string, exceeded tenant.OnExceeded) string {
+	t.Helper()
+	h.limit(t, api.QuotaRequest{Budget: 1_000_000_000, Period: "day", OnExceeded: exceeded})
+
+	name := h.submit(t, spender(record))
+	h.awaitOutput(t, name, "begun")
+	h.limit(t, api.QuotaRequest{Budget: 1_000_000, Period: "day", OnExceeded: exceeded})
+
+	return name
+}
+
 func TestAJobWhoseOwnersBudgetIsUsedUpSavesItselfAndWaits(t *testing.T) {
 	t.Parallel()
 	h := newHybrid(t, yardtest.Cloud{Provision: soon, Offers: costly})
-	h.limit(t, api.QuotaRequest{Budget: 8_000_000, Period: "day", OnExceeded: "stop"})
 	record := filepath.Join(h.Folder, "record")
-	name := h.submit(t, spender(record))
+	name := h.spends(t, record, "stop")
 	var d api.JobDetail
 	h.await(t, "the job was stopped and waits", func() bool {
 		d = h.job(t, name)
@@ -172,9 +185,7 @@ func TestAJobWhoseOwnersBudgetIsUsedUpSavesItselfAndWaits(t *testing.T) {
 func TestWhatRunsGoesOnAndNothingNewStartsWhereABudgetSaysAsk(t *testing.T) {
 	t.Parallel()
 	h := newHybrid(t, yardtest.Cloud{Provision: soon, Offers: costly})
-	h.limit(t, api.QuotaRequest{Budget: 5_000_000, Period: "day", OnExceeded: "ask"})
-	record := filepath.Join(h.Folder, "record")
-	first := h.submit(t, spender(record))
+	first := h.spends(t, filepath.Join(h.Folder, "record"), "ask")
 	h.await(t, "the budget is used up", func() bool { return len(h.eventsOf(t, "budget.used_up")) > 0 })
 	second := h.submit(t, onGPU("", "echo begun"))
 	h.await(t, "the second job was considered", func() bool {

@@ -7,7 +7,7 @@ import (
 	"trainyard/internal/job"
 )
 
-// escape leaves its supervision: it hides a process and kills its parent.
+// escape leaves its supervision: it hides a process and kills its parent. The process ends with the yard of the test.
 var escape = []string{"(setsid env -i sleep 777 > /dev/null 2>&1 &)", "kill -9 $PPID", "sleep 1000"}
 
 // TestS16_AnIsolatedJobCannotKillItsSupervisor tries to leave supervision on a node that is root.

@@ -131,7 +131,7 @@ type Found struct {
 }
 
 // Processes lists the processes whose command line or environment names the
-// folder, other than this one: servers, agents, supervisors and programs.
+// folder, or that work in it, other than this one: servers, agents, supervisors and programs.
 func Processes(folder string) ([]Found, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -155,8 +155,8 @@ func Processes(folder string) ([]Found, error) {
 	return found, nil
 }
 
-// Names reports whether the command line or the environment of a process names the folder. A process that has ended,
-// or is not ours to look at, names nothing.
+// Names reports whether the command line or the environment of a process names the folder, or its working directory is
+// there: a program can clear its environment. A process that has ended, or is not ours to look at, names nothing.
 func Names(pid int, folder string) bool {
 	for _, file := range []string{"cmdline", "environ"} {
 		text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), file))
@@ -165,7 +165,9 @@ func Names(pid int, folder string) bool {
 		}
 	}
 
-	return false
+	dir, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "cwd"))
+
+	return err == nil && strings.Contains(dir, folder)
 }
 
 // KillAll kills every process that belongs to the folder until none is left,

@@ -303,7 +303,7 @@ func (y *fakeYard) manifest(digest string) map[string]string {
 // await waits until a condition holds; it is called under the lock.
 func (y *fakeYard) await(what string, ok func() bool) {
 	y.t.Helper()
-	limit, cancel := context.WithTimeout(y.t.Context(), time.Minute)
+	limit, cancel := context.WithTimeout(y.t.Context(), 5*time.Minute)
 	defer cancel()
 
 	for {

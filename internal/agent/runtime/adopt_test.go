@@ -296,7 +296,7 @@ func TestASupervisorThatComesLateFindsItsFilesWhole(t *testing.T) {
 func awaitText(t *testing.T, path, text string) {
 	t.Helper()
 
-	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		content, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -314,7 +314,7 @@ func awaitText(t *testing.T, path, text string) {
 func awaitPath(t *testing.T, path string) {
 	t.Helper()
 
-	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(path); err == nil {
 			return
 		}

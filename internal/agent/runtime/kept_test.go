@@ -140,7 +140,7 @@ func TestAKeptWorkingDirectoryIsRemovedInTime(t *testing.T) {
 	y := newYard(t, func(o *Options) { o.KeepRuns, o.KeptBytes = time.Second, 1000 })
 	dir := filepath.Join(y.dir, rundir.KeptDir, rundir.RankName(y.forgotten("a"), 0))
 
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 			return
 		}

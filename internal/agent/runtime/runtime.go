@@ -162,6 +162,9 @@ func New(opt Options) (*Runtime, error) {
 	if err := opt.fill(); err != nil {
 		return nil, err
 	}
+	if err := withholdDescriptors(); err != nil {
+		return nil, err
+	}
 
 	for _, d := range []string{
 		rundir.RunsDir, rundir.SetupsDir, rundir.CheckpointsDir, rundir.CheckpointOwnersDir, rundir.CachesDir,

@@ -42,16 +42,23 @@ func (y *yard) idle() *supervisor {
 	return y.waiting()
 }
 
-// keep keeps a supervisor for the next rank. What it returns is closed when a rank has got it.
-func (y *yard) keep(s *supervisor) <-chan struct{} {
+// offer is a supervisor that is kept for the next rank.
+type offer struct {
+	of    *supervisor
+	taken <-chan struct{} // closed when somebody has got it
+}
+
+// keep keeps a supervisor for the next rank.
+func (y *yard) keep(s *supervisor) offer {
 	taken := make(chan struct{})
+	s.used = false // until a rank gets it
 
 	y.tasks.Go(func() {
 		y.keepSpare(s)
 		close(taken)
 	})
 
-	return taken
+	return offer{s, taken}
 }
 
 // waiting returns a supervisor that waits for a rank.
@@ -69,25 +76,55 @@ func (y *yard) waiting() *supervisor {
 }
 
 // given starts ranks until one of them has got the supervisor, and returns that one.
-func (y *yard) given(taken <-chan struct{}, command string) id.Run {
+func (y *yard) given(o offer, command string) id.Run {
 	y.t.Helper()
 
 	for {
 		run := y.script(command)
 
-		for ended := false; !ended; {
-			ended = y.hasEnded(y.onlyRank(run))
-
-			select {
-			case <-taken:
-				return run
-			default:
-			}
-
+		for rk := y.onlyRank(run); !closed(o.taken) && !y.hasEnded(rk); {
 			if !clock.Sleep(y.t.Context(), time.Millisecond) {
 				y.t.Fatal("the test was ended")
 			}
 		}
+
+		// A rank may have ended before it is noticed that it had the supervisor. If it had not, the supervisor still
+		// waits, and can be taken back.
+		if closed(o.taken) || !y.takeBack(o) {
+			return run
+		}
+
+		o = y.keep(o.of)
+	}
+}
+
+// takeBack takes a supervisor that waits for a rank, and reports whether no rank had got it. Others that wait end.
+func (y *yard) takeBack(o offer) bool {
+	for {
+		select {
+		case s := <-y.spare:
+			switch {
+			case s != o.of:
+				y.dismiss(s)
+			case s.used: // it waits for the rank after the one that it had
+				y.tasks.Go(func() { y.keepSpare(s) })
+
+				return false
+			default:
+				return true
+			}
+		case <-o.taken:
+			return false
+		}
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 

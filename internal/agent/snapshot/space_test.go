@@ -193,7 +193,7 @@ func startProcess(path string, args []string, attr *syscall.ProcAttr) (int, <-ch
 func (a *act) until(begin string) []string {
 	a.t.Helper()
 	var got []string
-	patience := time.After(2 * time.Minute)
+	patience := time.After(5 * time.Minute)
 	for {
 		select {
 		case line, ok := <-a.lines:
@@ -499,7 +499,7 @@ func TestASuspendedProgramStandsStill(t *testing.T) {
 	}
 
 	// One whose signal is pending has not been seen to stop yet, but runs no more code of its own.
-	limit, cancel := context.WithTimeout(t.Context(), time.Minute)
+	limit, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 
 	for {
@@ -576,7 +576,7 @@ func TestNoProcessOfASpaceOutlivesIt(t *testing.T) {
 
 func patient(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 
 	return ctx

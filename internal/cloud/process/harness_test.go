@@ -144,7 +144,7 @@ func create(t *testing.T, p *Provider, r cloud.Request) cloud.Instance {
 // await lists until a machine is as it should be.
 func await(t *testing.T, p *Provider, instance string, ok func(cloud.Instance) bool) cloud.Instance {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 
 	for {

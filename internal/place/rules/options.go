@@ -185,7 +185,7 @@ func (e *engine) complete(j *queuedJob, s *shape, o *option, limit time.Duration
 	}
 
 	o.rooms, o.startsIn = e.timeline.Earliest(e.request(j, s, o.pool, o.runs), o.pool, limit)
-	e.joinReservation(need, o)
+	e.joinReservation(j, need, o)
 
 	if o.rooms == nil {
 		return false

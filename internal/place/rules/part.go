@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"trainyard/internal/fleet"
+	"trainyard/internal/job"
 	"trainyard/internal/place"
 	"trainyard/internal/place/timeline"
 	"trainyard/internal/share"
@@ -193,20 +194,22 @@ type reservedPart struct {
 	room     int32
 	startsIn time.Duration
 	lasts    time.Duration
-	left     float64
+	gpu      share.GPU // with the cuts of the jobs that it is reserved for
 }
 
 // joinReservation lets a job that shares a GPU wait for one that is reserved for such a job already, if that is no
 // later than the GPU that it would have otherwise. Without it each would reserve a whole GPU.
-func (e *engine) joinReservation(need *fleet.Need, o *option) {
-	if need.Share == 0 {
+func (e *engine) joinReservation(j *queuedJob, need *fleet.Need, o *option) {
+	if need.Share == 0 || len(e.reservedParts) == 0 {
 		return
 	}
 
+	cut := place.CutOf(j.item, need.Share)
+
 	for i := range e.reservedParts {
 		p := &e.reservedParts[i]
-		if p.left+1e-6 < need.Share || e.timeline.PoolOf(p.room) != o.pool || o.rooms != nil && p.startsIn > o.startsIn ||
-			p.lasts < o.runs {
+		if e.timeline.PoolOf(p.room) != o.pool || o.rooms != nil && p.startsIn > o.startsIn || p.lasts < o.runs ||
+			p.gpu.Fits(&cut) != share.NoObstacle {
 			continue
 		}
 
@@ -216,8 +219,12 @@ func (e *engine) joinReservation(need *fleet.Need, o *option) {
 
 // keep keeps the nodes of an option for a job from the time at which they will be free.
 func (e *engine) keep(j *queuedJob, o *option) {
+	cut := place.CutOf(j.item, o.share)
+
 	if o.joins > 0 {
-		e.reservedParts[o.joins-1].left -= o.share
+		p := &e.reservedParts[o.joins-1]
+		p.gpu.Cuts = append(p.gpu.Cuts, cut)
+
 		return
 	}
 
@@ -226,7 +233,24 @@ func (e *engine) keep(j *queuedJob, o *option) {
 		e.timeline.Reserve(at, o.startsIn, n, o.runs)
 
 		if o.share > 0 {
-			e.reservedParts = append(e.reservedParts, reservedPart{at, o.startsIn, o.runs, 1 - o.share})
+			gpu := share.GPU{Memory: e.sharedMemory(at, &cut), Cuts: []share.Cut{cut}}
+			e.reservedParts = append(e.reservedParts, reservedPart{at, o.startsIn, o.runs, gpu})
 		}
 	}
+}
+
+// sharedMemory returns the memory of the smallest GPU of a room of which a job could get a part, 0 if it is unknown.
+// Which GPU of the room it will be is not known yet.
+func (e *engine) sharedMemory(at int32, c *share.Cut) job.Bytes {
+	r := e.timeline.Room(at)
+	least := job.Bytes(0)
+
+	for set := r.Sound; set != 0; set &= set - 1 {
+		g := share.GPU{Memory: r.MemoryOf(set & -set)}
+		if g.Fits(c) == share.NoObstacle && (least == 0 || g.Memory < least) {
+			least = g.Memory
+		}
+	}
+
+	return least
 }

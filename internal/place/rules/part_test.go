@@ -292,25 +292,48 @@ func TestAPartDelaysNoReservation(t *testing.T) {
 	}
 }
 
-// Queued jobs that will share a GPU reserve one for all.
+// Queued jobs that will share a GPU reserve one for all, as far as all of them fit on it.
 func TestQueuedPartsReserveOneGPU(t *testing.T) {
 	t.Parallel()
-	y := newYard()
-	y.node("a", fleet.Local, 2, a100())
-	y.occupy("a", 0, want{gpus: 1, lasts: time.Hour})
-	y.occupy("a", 0, want{gpus: 1, lasts: 2 * time.Hour})
 
-	for _, part := range []float64{0.5, 0.4, 0.3} { // of jobs that ask for the same only one has a GPU kept
-		y.submit(want{gpus: 1, share: part, lasts: time.Hour})
-	}
+	for name, tc := range map[string]struct {
+		jobs []want // of jobs that ask for the same only one has a GPU kept
+		in   []time.Duration
+	}{
+		"shares": {
+			[]want{{share: 0.5}, {share: 0.4}, {share: 0.3}},
+			[]time.Duration{time.Hour, time.Hour, 2 * time.Hour},
+		},
+		"memory of 80 GB": {
+			[]want{{share: 0.2, memory: 50 << 30}, {share: 0.1, memory: 40 << 30}, {share: 0.3, memory: 20 << 30}},
+			[]time.Duration{time.Hour, 2 * time.Hour, time.Hour},
+		},
+		"a guaranteed job without a limit": {
+			[]want{{share: 0.2}, {share: 0.2, class: job.ShareGuaranteed}},
+			[]time.Duration{time.Hour, 2 * time.Hour},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := newYard()
+			y.node("a", fleet.Local, 2, a100())
+			y.occupy("a", 0, want{gpus: 1, lasts: time.Hour})
+			y.occupy("a", 0, want{gpus: 1, lasts: 2 * time.Hour})
 
-	var in []time.Duration
-	for _, b := range y.plan(t).Bookings {
-		in = append(in, b.StartsIn)
-	}
+			for _, w := range tc.jobs {
+				w.gpus, w.lasts = 1, time.Hour
+				y.submit(w)
+			}
 
-	if !slices.Equal(in, []time.Duration{time.Hour, time.Hour, 2 * time.Hour}) {
-		t.Errorf("50, 40 and 30 %% are to start in %v", in)
+			var in []time.Duration
+			for _, b := range y.plan(t).Bookings {
+				in = append(in, b.StartsIn)
+			}
+
+			if !slices.Equal(in, tc.in) {
+				t.Errorf("they are to start in %v, want %v", in, tc.in)
+			}
+		})
 	}
 }
 

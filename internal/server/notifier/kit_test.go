@@ -246,7 +246,7 @@ func (k *kit) settle() {
 	k.Helper()
 	k.n.pass(k.ctx)
 
-	for end := time.Now().Add(30 * time.Second); k.n.inFlight > 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); k.n.inFlight > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			k.Fatal("a delivery does not end")
 		}

@@ -6,6 +6,7 @@ import (
 
 	"trainyard/internal/id"
 	"trainyard/internal/job"
+	"trainyard/internal/yardmaster"
 )
 
 // maxPoints bounds the course of a rank. When it is full every two points become one.
@@ -26,6 +27,8 @@ type runRecord struct {
 	Ranks   map[int]*rankRecord `json:"ranks"`
 	Ended   bool                `json:"ended,omitempty"`
 	Earlier []runCourse         `json:"earlier,omitempty"` // oldest first
+	// Notes are those that wait to be sent; only what is stored has them.
+	Notes []yardmaster.NoteShare `json:"notes,omitempty"`
 }
 
 // runCourse is the course of a run that another one has followed.

@@ -3,6 +3,7 @@ package utilization
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,9 +25,18 @@ func sharingKit(t *testing.T) (*kit, *[]yardmaster.NoteShare) {
 
 	var notes []yardmaster.NoteShare
 
-	k.Note = func(_ context.Context, n yardmaster.NoteShare) { notes = append(notes, n) }
+	k.Note = collect(&notes)
 
 	return k, &notes
+}
+
+// collect returns what takes notes into a list.
+func collect(into *[]yardmaster.NoteShare) func(context.Context, yardmaster.NoteShare) error {
+	return func(_ context.Context, n yardmaster.NoteShare) error {
+		*into = append(*into, n)
+
+		return nil
+	}
 }
 
 // had reports that a run has had, wanted and been entitled to so many seconds of its GPU so far.
@@ -161,10 +171,10 @@ func TestReportsDoNotWaitForEvents(t *testing.T) {
 	k, _ := sharingKit(t)
 
 	stored, called := make(chan struct{}), make(chan yardmaster.ShareNote)
-	k.Note = func(ctx context.Context, n yardmaster.NoteShare) {
+	k.Note = func(ctx context.Context, n yardmaster.NoteShare) error {
 		select {
 		case <-stored:
-		case <-time.After(time.Minute):
+		case <-time.After(5 * time.Minute):
 			t.Error("a report waits for an event")
 		}
 
@@ -172,6 +182,8 @@ func TestReportsDoNotWaitForEvents(t *testing.T) {
 		case called <- n.Kind:
 		case <-ctx.Done():
 		}
+
+		return nil
 	}
 
 	ctx, stop := context.WithCancel(t.Context())
@@ -269,5 +281,66 @@ func TestMetricsOfSharedGPUs(t *testing.T) {
 
 	if families, err := registry.Gather(); err != nil || len(families) != 2 {
 		t.Errorf("with MPS %d metrics, %v: %v", len(families), err, families)
+	}
+}
+
+// TestNotesOutliveTheServer stops a server that waits for the yard to take a note, with another one behind it. The next
+// server sends both, once.
+func TestNotesOutliveTheServer(t *testing.T) {
+	t.Parallel()
+	k, _ := sharingKit(t)
+	asked := make(chan struct{})
+
+	k.Note = func(ctx context.Context, _ yardmaster.NoteShare) error {
+		close(asked) // by one note alone
+		<-ctx.Done()
+
+		return ctx.Err()
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	over := make(chan struct{})
+
+	go func() {
+		defer close(over)
+
+		k.Recorder.Run(ctx)
+	}()
+
+	report := func(second, denials, bypassed int) {
+		k.report("j1.1", 0, second, job.Use{Share: &job.ShareUse{Denials: denials, Bypassed: bypassed}}, job.RunRunning)
+	}
+
+	report(0, 0, 1)
+	<-asked
+	report(5, 1, 1)
+	stop()
+	<-over
+
+	// restart replaces the recorder by one of another server, which gets a report in which nothing is new.
+	restart := func(second int) (kinds []yardmaster.ShareNote) {
+		k.Recorder = k.another(k.Store)
+
+		var notes []yardmaster.NoteShare
+
+		k.Note = collect(&notes)
+		report(second, 1, 1)
+		k.Deliver(t.Context())
+		k.Flush(t.Context())
+
+		for _, n := range notes {
+			kinds = append(kinds, n.Kind)
+		}
+
+		return kinds
+	}
+
+	want := []yardmaster.ShareNote{yardmaster.ShareBypassed, yardmaster.ShareDenied}
+	if got := restart(10); !slices.Equal(got, want) {
+		t.Errorf("the next server sends %v, want %v", got, want)
+	}
+
+	if got := restart(15); len(got) > 0 {
+		t.Errorf("the one after it sends %v again", got)
 	}
 }

@@ -28,7 +28,7 @@ type Deps struct {
 	Clock clock.Clock
 	Log   *slog.Logger
 	// Note records what the owner of a job should know about its part of a GPU. It may take long: no report waits for it.
-	Note func(ctx context.Context, n yardmaster.NoteShare)
+	Note func(ctx context.Context, n yardmaster.NoteShare) error
 }
 
 const (
@@ -156,6 +156,11 @@ func (r *Recorder) open(ctx context.Context, name id.Job) (*record, error) {
 		return known, err // another report was quicker
 	}
 
+	for _, n := range stored.Notes {
+		r.note(n)
+	}
+
+	stored.Notes = nil
 	known = &record{runRecord: stored, reported: r.Clock.Now()}
 	r.jobs[name] = known
 
@@ -193,9 +198,8 @@ func (r *Recorder) Run(ctx context.Context) {
 	var sender sync.WaitGroup
 
 	sender.Go(func() { r.deliverAll(ctx) })
-	defer sender.Wait()
-
 	clock.Every(ctx, r.Clock, flushEvery, func(time.Time) { r.Flush(ctx) })
+	sender.Wait() // what it could not send is stored
 
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -220,7 +224,10 @@ func (r *Recorder) Flush(ctx context.Context) {
 			continue
 		}
 
-		text, err := json.Marshal(&known.runRecord)
+		full := known.runRecord
+		full.Notes = r.notesOf(name)
+
+		text, err := json.Marshal(&full)
 		if err != nil {
 			r.Log.ErrorContext(ctx, "what a job used cannot be stored", "job", name, "error", err)
 			continue

@@ -34,7 +34,11 @@ func Make(ctx context.Context, o Options) error {
 	m := &month{Options: o, ctx: ctx}
 	m.use = utilization.New(utilization.Deps{
 		Store: o.Store, Clock: m, Log: o.Log,
-		Note: func(_ context.Context, n yardmaster.NoteShare) { m.hand.Do(n) },
+		Note: func(_ context.Context, n yardmaster.NoteShare) error {
+			m.hand.Do(n)
+
+			return nil
+		},
 	})
 	m.seer = forecaster.New(forecaster.Deps{
 		Store: o.Store, Clock: m, Log: o.Log, Do: m.do, Query: m.query, Statuses: m.statuses,

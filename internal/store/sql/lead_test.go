@@ -255,7 +255,7 @@ func TestRenewalPassesACommitAndTheNextTermWaitsForIt(t *testing.T) {
 func awaitLockWait(t *testing.T, s *Store) bool {
 	t.Helper()
 
-	for range 6000 { // a minute at least
+	for range 30_000 { // five minutes at least
 		var waiting int
 		err := s.read.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)

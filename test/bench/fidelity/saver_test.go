@@ -35,7 +35,7 @@ func TestTheSaverDoesNoWorkWhileItIsSuspended(t *testing.T) {
 	}
 
 	saves := func(after int) int {
-		for newestStep(t, folder) <= after && time.Since(began) < time.Minute {
+		for newestStep(t, folder) <= after && time.Since(began) < 5*time.Minute {
 			time.Sleep(10 * time.Millisecond)
 		}
 

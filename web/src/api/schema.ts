@@ -841,7 +841,7 @@ export interface paths {
         };
         /**
          * Read or search the output of a job
-         * @description A request looks at a bounded amount of output: a page may have fewer lines than asked for, or none, and a cursor to continue from.
+         * @description A request looks at a bounded amount of output: a page may have fewer lines than asked for, or none, and a cursor to continue from. For a few seconds after the end of a job the server waits for its last lines before it answers.
          */
         get: operations["read-logs"];
         put?: never;
@@ -881,7 +881,7 @@ export interface paths {
         };
         /**
          * Download the output of a rank, as far as it is there
-         * @description The output is a sequence of frames: time in milliseconds, stream (o, e or y) and length, separated by spaces and ended by a line end, then as many bytes and another line end. With the format text it is a text file.
+         * @description The output is a sequence of frames: time in milliseconds, stream (o, e or y) and length, separated by spaces and ended by a line end, then as many bytes and another line end. With the format text it is a text file. For a few seconds after the end of a job the server waits for its last lines before it answers.
          */
         get: operations["download-log"];
         put?: never;
