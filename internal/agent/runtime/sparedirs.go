@@ -9,7 +9,7 @@ import (
 	"trainyard/internal/agent/runtime/rundir"
 )
 
-// The run directory of a short rank is the next one's, so that a file system makes and removes three files for it
+// The run directory of a short rank is the next one's, so that a file system makes and removes four files for it
 // and not eleven. It waits as long as its supervisor does, and is removed then. Its name has a dot, so that Adopt removes
 // what an agent process leaves that is killed.
 
