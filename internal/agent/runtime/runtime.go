@@ -129,12 +129,14 @@ type Runtime struct {
 	sweepProblem  string           // of the last sweep of containers; guarded by mu
 	unheld        chan struct{}    // a container was not held, and may be there all the same
 	spare         chan *supervisor // those that wait for a rank
-	spareRest     time.Duration    // for how long they do
+	spareDirs     chan string      // run directories that wait for a rank
+	spareRest     time.Duration    // for how long both do
 
-	mu      sync.Mutex
-	adopted bool
-	ranks   map[string]*rank
-	changed chan struct{} // closed at the next change
+	mu        sync.Mutex
+	adopted   bool
+	ranks     map[string]*rank
+	changed   chan struct{} // closed at the next change
+	forgotten uint64        // how many ranks were
 }
 
 // rank is the agent's state of a rank. Its fields are guarded by Runtime.mu, except name, dir and
@@ -147,6 +149,7 @@ type rank struct {
 	begun     bool               // a supervisor has taken it
 	monitored bool               // a goroutine monitors it
 	abort     context.CancelFunc // cancels its preparation; nil if it is not being prepared
+	spent     bool               // its supervisor has ended it and has nothing of it any more
 	outlived  bool               // its contact lease expired before a supervisor took it
 	secrets   []api.SecretValue  // until its supervisor has them
 	endpoint  net.Listener       // of the agent, in the network of its container
@@ -178,7 +181,8 @@ func New(opt Options) (*Runtime, error) {
 		opt: opt, dir: opt.Dir, log: opt.Log, clk: opt.Clock, boot: rundir.NewBootClock(),
 		base:  inheritedEnv(opt.Environ, opt.PassEnv),
 		ranks: map[string]*rank{}, changed: make(chan struct{}), watched: newWatched(),
-		unheld: make(chan struct{}, 1), spare: make(chan *supervisor), spareRest: supervisorRest,
+		unheld: make(chan struct{}, 1), spare: make(chan *supervisor), spareDirs: make(chan string),
+		spareRest: supervisorRest,
 	}
 
 	limits, err := cgroup.Find()

@@ -157,8 +157,7 @@ func (r *Runtime) check(s rundir.Spec) error {
 // leaves no half of it. It is not synced: no process outlives a power cut, and that the rank was begun says
 // Preparation.Begin.
 func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
-	runs := filepath.Join(r.dir, rundir.RunsDir)
-	rk := &rank{name: s.Name(), dir: filepath.Join(runs, s.Name())}
+	rk := &rank{name: s.Name(), dir: filepath.Join(r.dir, rundir.RunsDir, s.Name())}
 
 	user, err := r.userOf(s.Launch)
 	if err != nil {
@@ -185,12 +184,11 @@ func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 
 	rk.state.Status = rundir.NewStatus(s)
 
-	tmp, err := os.MkdirTemp(runs, ".new-")
-	if err != nil {
-		return nil, diskspace.Named(r.dir, fmt.Errorf("create a run directory: %w", err))
+	tmp, err := r.newRunDir()
+	if err == nil {
+		err = fillRunDir(tmp, rk.rec)
 	}
 
-	err = fillRunDir(tmp, rk.rec)
 	if err == nil && user != nil {
 		err = r.makeCache(user)
 	}
@@ -200,17 +198,18 @@ func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 	}
 
 	if err != nil {
-		err = fmt.Errorf("create the directory of rank %s: %w", rk.name, err)
-		return nil, errors.Join(diskspace.Named(r.dir, err), os.RemoveAll(tmp))
+		err = diskspace.Named(r.dir, fmt.Errorf("create the directory of rank %s: %w", rk.name, err))
+		if tmp != "" {
+			err = errors.Join(err, rundir.RemoveTree(tmp))
+		}
+
+		return nil, err
 	}
 
 	return rk, nil
 }
 
 func fillRunDir(dir string, rec rundir.Record) error {
-	if err := rundir.Reserve(dir); err != nil {
-		return err
-	}
 	if err := makeFolders(dir, rec.User); err != nil {
 		return err
 	}

@@ -267,9 +267,18 @@ func (s *Store) Servers(ctx context.Context, within time.Duration) ([]store.Serv
 // fence fails the transaction unless this store's server leads, and locks the row of the leader so that no
 // other server can begin a term before the transaction has ended.
 func (s *Store) fence(ctx context.Context, tx *dbsql.Tx) error {
+	return s.checkTerm(tx.QueryRowContext(ctx, s.fenceText()))
+}
+
+// fenceText returns the statement of fence.
+func (s *Store) fenceText() string {
+	return `SELECT term FROM leadership WHERE one = 1` + s.engine.keyShare()
+}
+
+// checkTerm fails unless the answer to fenceText is the term of this store's server.
+func (s *Store) checkTerm(answer *dbsql.Row) error {
 	var term int64
-	err := tx.QueryRowContext(ctx, `SELECT term FROM leadership WHERE one = 1`+s.engine.keyShare()).Scan(&term)
-	if err != nil {
+	if err := answer.Scan(&term); err != nil {
 		return err
 	}
 	if mine := s.term.Load(); mine == 0 || term != mine {

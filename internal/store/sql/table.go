@@ -102,6 +102,7 @@ type stmtKey struct {
 	table  *table
 	rows   int
 	remove bool
+	text   string // of a statement that is about no table of the yard
 }
 
 // prepareStmt prepares a statement if it was not prepared before.
@@ -110,9 +111,14 @@ func (s *Store) prepareStmt(ctx context.Context, key stmtKey) error {
 		return nil
 	}
 
-	text := key.table.insert(key.rows, s.engine.mark)
-	if key.remove {
+	var text string
+	switch {
+	case key.table == nil:
+		text = key.text
+	case key.remove:
 		text = key.table.remove(key.rows, s.engine.mark)
+	default:
+		text = key.table.insert(key.rows, s.engine.mark)
 	}
 
 	stmt, err := s.write.PrepareContext(ctx, text) //nolint:sqlclosecheck // kept for later commits; Close closes it

@@ -8,6 +8,9 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // The lease, the stop request and the state of a rank decide whether a program runs on, so they must be writable
@@ -79,18 +82,37 @@ func parseSlot(raw []byte) slot {
 	return slot{seq: binary.LittleEndian.Uint64(raw[8:]), data: raw[slotHeader : slotHeader+length], valid: true}
 }
 
-// readSlots reads both slots.
-func readSlots(path string) ([recordSlots]slot, error) {
-	raw, err := os.ReadFile(path)
-	if err == nil && len(raw) < recordSlots*slotSize {
-		err = fmt.Errorf("read %s: %w", path, errNoRoom)
-	}
+// slotBuffers are for the content of files of slots. A short job reads a dozen of them.
+var slotBuffers = sync.Pool{New: func() any { return new([recordSlots * slotSize]byte) }}
 
+// readSlots reads both slots into raw. It uses the system's calls alone: those of package os make twice as many, to find
+// out whether the file is one that can be waited for.
+func readSlots(path string, raw *[recordSlots * slotSize]byte) (slots [recordSlots]slot, err error) {
+	fd, err := retried(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
-		return [recordSlots]slot{}, err
+		return slots, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
 
-	return parseSlots(raw), nil
+	defer func() { err = errors.Join(err, unix.Close(fd)) }()
+
+	switch n, err := retried(func() (int, error) { return unix.Pread(fd, raw[:], 0) }); {
+	case err != nil:
+		return slots, &fs.PathError{Op: "read", Path: path, Err: err}
+	case n < len(raw):
+		return slots, fmt.Errorf("read %s: %w", path, errNoRoom)
+	}
+
+	return parseSlots(raw[:]), nil
+}
+
+// retried repeats a call of the system until no signal interrupts it.
+func retried(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
 }
 
 // parseSlots checks both slots.
@@ -122,8 +144,11 @@ var errNoRoom = errors.New("its content is lost")
 // readRecord reads the newest record of a file into v and reports whether there is one. It fails if the file is
 // damaged, or lost its content in a power cut.
 func readRecord(path string, v any) (bool, error) {
+	raw, _ := slotBuffers.Get().(*[recordSlots * slotSize]byte)
+	defer slotBuffers.Put(raw)
+
 	for try := 1; ; try++ {
-		slots, err := readSlots(path)
+		slots, err := readSlots(path, raw)
 		if errors.Is(err, fs.ErrNotExist) {
 			return false, nil
 		}
@@ -185,12 +210,14 @@ func writeSlot(path string, data []byte, durable bool, written func()) (err erro
 
 	defer func() { err = errors.Join(err, f.Close()) }()
 
-	before := make([]byte, recordSlots*slotSize)
-	if _, err := f.ReadAt(before, 0); err != nil {
+	before, _ := slotBuffers.Get().(*[recordSlots * slotSize]byte)
+	defer slotBuffers.Put(before)
+
+	if _, err := f.ReadAt(before[:], 0); err != nil {
 		return err
 	}
 
-	slots := parseSlots(before)
+	slots := parseSlots(before[:])
 	last := max(newest(slots), 0)
 	next := (last + 1) % recordSlots
 

@@ -143,9 +143,13 @@ func supervise(ctx context.Context, dir string, kids *children, log *slog.Logger
 	if err != nil {
 		return false, err
 	}
-	if err := s.receiveOrders(ctx); err != nil {
+
+	endOrders, err := s.receiveOrders(ctx)
+	if err != nil {
 		return false, err
 	}
+
+	defer endOrders()
 
 	s.receiveVisitors(ctx)
 
