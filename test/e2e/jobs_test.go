@@ -179,7 +179,7 @@ func TestAJobThatIsTooSlowIsStopped(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	y.join(t, []string{"north"})
-	id := y.submit(t, "max_duration: 1s\n"+script("echo begun", "sleep 60"))
+	id := y.submit(t, "max_duration: 1s\n"+script("echo begun", "sleep 10000"))
 	y.exits(t, 100, "wait", id)
 
 	if d := y.job(t, id); d.Status != job.StatusTimeout {

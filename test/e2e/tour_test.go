@@ -37,7 +37,7 @@ func TestAResearcherSeesAndTouchesTheirOwnJobsAlone(t *testing.T) {
 	token := strings.TrimSpace(y.succeed(t, "tokens", "create", "--owner", "ada", "-q").out)
 	ada := newPerson(t, y.Folder, "ada")
 	ada.succeed(t, "login", y.URL(), "--token", token, "--yes")
-	mine := y.submit(t, script("sleep 60"))
+	mine := y.submit(t, script("sleep 10000"))
 	hers := ada.submit(t, script("echo hello"))
 	ada.succeed(t, "wait", hers)
 
@@ -177,7 +177,7 @@ func TestWhyAJobWaits(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, "--refuse-impossible", "no")
 	y.join(t, []string{"north"}, "--fake-gpus", "1xA100:80GB")
-	holder := y.submit(t, "name: holder\nrun: sleep 60\nresources: {gpus: 1, cpus: 0.1}\n")
+	holder := y.submit(t, "name: holder\nrun: sleep 10000\nresources: {gpus: 1, cpus: 0.1}\n")
 	y.awaitState(t, holder, job.Running)
 	waits := y.submit(t, "name: waits\nrun: echo hi\nresources: {gpus: 1, cpus: 0.1}\n")
 	never := y.submit(t, "name: never\nrun: echo hi\nresources: {gpus: 8, cpus: 0.1}\n")
