@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,16 +30,10 @@ type Moment struct {
 	Wall  time.Time
 }
 
-// bootID returns which boot of the machine this is. No process outlives that, so it is read once.
-var bootID = sync.OnceValues(func() (string, error) {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(text)), err
-})
-
 // MomentOf returns the moment it is on this machine. Its wall time is that of the machine's own
 // clock, however it is set, because the dead man's switch is a shell script and reads no other.
 func MomentOf() (Moment, error) {
-	boot, err := bootID()
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return Moment{}, fmt.Errorf("read the boot id: %w", err)
 	}
@@ -50,7 +43,7 @@ func MomentOf() (Moment, error) {
 		return Moment{}, fmt.Errorf("read the time since boot: %w", err)
 	}
 
-	return Moment{Boot: boot, Since: time.Duration(since.Nano()), Wall: clock.Wall{}.Now()}, nil
+	return Moment{Boot: strings.TrimSpace(string(boot)), Since: time.Duration(since.Nano()), Wall: clock.Wall{}.Now()}, nil
 }
 
 // Deadline is when a machine must end itself. It counts by the time since boot, so

@@ -10,8 +10,8 @@ import (
 )
 
 // The run directory of a short rank is the next one's, so that a file system makes and removes four files for it
-// and not eleven. It waits as long as its supervisor does, and is removed then. Its name has a dot, so that Adopt removes
-// what an agent process leaves that is killed.
+// and not eleven. It waits as long as its supervisor does, and is removed then. Its name has a dot, so that Adopt
+// removes what an agent process leaves that is killed.
 
 // gonePath returns where the run directory of a rank that was forgotten is moved to. No two are the same: one may wait
 // there for the next rank.

@@ -329,7 +329,8 @@ func (s *Store) attempt(ctx context.Context, moved func(), batches []*yardmaster
 	defer func() { _ = tx.Rollback() }() // no effect after Commit
 
 	// The end of the transaction closes both statements.
-	if err := s.checkTerm(tx.StmtContext(ctx, s.stmts[fence]).QueryRowContext(ctx)); err != nil {
+	leader := tx.StmtContext(ctx, s.stmts[fence]) //nolint:sqlclosecheck // see above
+	if err := s.checkTerm(leader.QueryRowContext(ctx)); err != nil {
 		return err
 	}
 	if err := s.count(ctx, tx.StmtContext(ctx, s.stmts[count])); err != nil {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,7 +44,7 @@ func (b *BootClock) ReadContactLease(dir string) (contact.Lease, time.Duration, 
 }
 
 // BootClock reads the time since boot, which advances while the machine is suspended and does not jump when the clock
-// is set. Which start of the machine this is does not change: no process outlives that.
+// is set. It reads once which start of the machine this is: no process outlives that.
 type BootClock struct {
 	boot string
 	err  error
@@ -53,15 +52,9 @@ type BootClock struct {
 
 // NewBootClock returns the clock of this process.
 func NewBootClock() *BootClock {
-	id, err := bootID()
-	return &BootClock{boot: id, err: err}
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return &BootClock{boot: strings.TrimSpace(string(id)), err: err}
 }
-
-// bootID reads once which start of the machine this is.
-var bootID = sync.OnceValues(func() (string, error) {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(text)), err
-})
 
 // Boot names the present start of the machine, "" if the kernel does not say.
 func (b *BootClock) Boot() string { return b.boot }

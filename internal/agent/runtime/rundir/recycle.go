@@ -18,8 +18,8 @@ var lasting = map[string]fs.FileMode{
 // closed all its files. What others may still have open is made again: the watcher holds the lock of a rank until it
 // hears of the end, and whoever reads the output may be slow.
 //
-// Nothing is synced. After a power cut a file may have what it had for the rank before, which its name says. If it fails,
-// the directory cannot be used.
+// Nothing is synced. After a power cut a file may have what it had for the rank before, which its name says. If it
+// fails, the directory cannot be used.
 func Recycle(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

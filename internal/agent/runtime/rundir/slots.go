@@ -85,8 +85,8 @@ func parseSlot(raw []byte) slot {
 // slotBuffers are for the content of files of slots. A short job reads a dozen of them.
 var slotBuffers = sync.Pool{New: func() any { return new([recordSlots * slotSize]byte) }}
 
-// readSlots reads both slots into raw. It uses the system's calls alone: those of package os make twice as many, to find
-// out whether the file is one that can be waited for.
+// readSlots reads both slots into raw. It uses the system's calls alone: those of package os make twice as many, to
+// find out whether the file is one that can be waited for.
 func readSlots(path string, raw *[recordSlots * slotSize]byte) (slots [recordSlots]slot, err error) {
 	fd, err := retried(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {

@@ -83,8 +83,8 @@ func (s *supervisor) expiredLease() (order, bool) {
 	return leaseExpired(l, left), err == nil && ok && left <= 0
 }
 
-// receiveOrders sends every reason to stop to s.orders until ctx is cancelled and end is called, after which the pipe is
-// not read any more. Requests made before the call are read before it returns.
+// receiveOrders sends every reason to stop to s.orders until ctx is cancelled and end is called, after which the pipe
+// is not read any more. Requests made before the call are read before it returns.
 func (s *supervisor) receiveOrders(ctx context.Context) (end func(), err error) {
 	// Open for reading and writing, so that the pipe does not report its end when a writer closes
 	// it.
