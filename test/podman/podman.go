@@ -272,16 +272,27 @@ func (e *Engine) clear(t testing.TB) {
 		e.removeContainers(t)
 	}
 
-	// Podman keeps its storage mounted.
-	_ = exec.CommandContext(context.Background(), "umount", filepath.Join(e.root, "storage", "overlay")).Run()
+	// Podman keeps its storage mounted, and may have just been asked for something that uses it.
+	left := func() error {
+		_ = exec.CommandContext(context.Background(), "umount", filepath.Join(e.root, "storage", "overlay")).Run()
 
-	if e.size != "" {
-		if out, err := exec.CommandContext(context.Background(), "umount", e.root).CombinedOutput(); err != nil {
-			t.Errorf("unmount the disk of podman: %v: %s", err, out)
+		if e.size != "" {
+			if out, err := exec.CommandContext(context.Background(), "umount", e.root).CombinedOutput(); err != nil {
+				return fmt.Errorf("unmount the disk of podman: %w: %s", err, out)
+			}
+
+			e.size = ""
 		}
+
+		return os.RemoveAll(e.root)
 	}
 
-	if err := os.RemoveAll(e.root); err != nil {
+	err := left()
+	for end := time.Now().Add(patience); err != nil && time.Now().Before(end); err = left() {
+		clock.Sleep(context.Background(), 100*time.Millisecond)
+	}
+
+	if err != nil {
 		t.Errorf("clean up after podman: %v", err)
 	}
 }
