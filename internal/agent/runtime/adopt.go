@@ -85,15 +85,6 @@ func (r *Runtime) adopt(name string) error {
 		rk.state, rk.begun = rundir.State{Status: rundir.NewStatus(rk.rec.Spec)}, true
 	}
 
-	if rk.begun && rundir.RankName(rk.state.Run, rk.state.Rank) != name {
-		// A power cut has left the state of the rank that had this directory before.
-		if err := rundir.ClearState(rk.dir); err != nil {
-			return err
-		}
-
-		rk.state, rk.begun = rundir.State{Status: rundir.NewStatus(rk.rec.Spec)}, false
-	}
-
 	if rk.rec.Boot != "" && rk.rec.Boot != r.boot.Boot() {
 		rk.begun = true // it may have been, and a power cut took the news: it must not begin again
 	}
@@ -290,7 +281,7 @@ func (r *Runtime) Forget(run id.Run, n int) error {
 		return err
 	}
 
-	spent, gone := rk.spent, r.gonePath(rk.name)
+	gone := filepath.Join(r.dir, rundir.RunsDir, ".gone-"+rk.name)
 	err = os.Rename(rk.dir, gone)
 	if err == nil {
 		delete(r.ranks, rk.name)
@@ -305,5 +296,5 @@ func (r *Runtime) Forget(run id.Run, n int) error {
 
 	r.pruneCheckpoint(rk.rec.Job)
 
-	return errors.Join(r.keep(rk.name, gone), st.Group.Remove(), r.discard(gone, spent))
+	return errors.Join(r.keep(rk.name, gone), st.Group.Remove(), rundir.RemoveTree(gone))
 }

@@ -129,14 +129,12 @@ type Runtime struct {
 	sweepProblem  string           // of the last sweep of containers; guarded by mu
 	unheld        chan struct{}    // a container was not held, and may be there all the same
 	spare         chan *supervisor // those that wait for a rank
-	spareDirs     chan string      // run directories that wait for a rank
-	spareRest     time.Duration    // for how long both do
+	spareRest     time.Duration    // for how long they do
 
-	mu        sync.Mutex
-	adopted   bool
-	ranks     map[string]*rank
-	changed   chan struct{} // closed at the next change
-	forgotten uint64        // how many ranks were
+	mu      sync.Mutex
+	adopted bool
+	ranks   map[string]*rank
+	changed chan struct{} // closed at the next change
 }
 
 // rank is the agent's state of a rank. Its fields are guarded by Runtime.mu, except name, dir and
@@ -149,7 +147,6 @@ type rank struct {
 	begun     bool               // a supervisor has taken it
 	monitored bool               // a goroutine monitors it
 	abort     context.CancelFunc // cancels its preparation; nil if it is not being prepared
-	spent     bool               // its supervisor has ended it and has nothing of it any more
 	outlived  bool               // its contact lease expired before a supervisor took it
 	secrets   []api.SecretValue  // until its supervisor has them
 	endpoint  net.Listener       // of the agent, in the network of its container
@@ -181,8 +178,7 @@ func New(opt Options) (*Runtime, error) {
 		opt: opt, dir: opt.Dir, log: opt.Log, clk: opt.Clock, boot: rundir.NewBootClock(),
 		base:  inheritedEnv(opt.Environ, opt.PassEnv),
 		ranks: map[string]*rank{}, changed: make(chan struct{}), watched: newWatched(),
-		unheld: make(chan struct{}, 1), spare: make(chan *supervisor), spareDirs: make(chan string),
-		spareRest: supervisorRest,
+		unheld: make(chan struct{}, 1), spare: make(chan *supervisor), spareRest: supervisorRest,
 	}
 
 	limits, err := cgroup.Find()

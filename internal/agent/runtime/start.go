@@ -157,7 +157,8 @@ func (r *Runtime) check(s rundir.Spec) error {
 // leaves no half of it. It is not synced: no process outlives a power cut, and that the rank was begun says
 // Preparation.Begin.
 func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
-	rk := &rank{name: s.Name(), dir: filepath.Join(r.dir, rundir.RunsDir, s.Name())}
+	runs := filepath.Join(r.dir, rundir.RunsDir)
+	rk := &rank{name: s.Name(), dir: filepath.Join(runs, s.Name())}
 
 	user, err := r.userOf(s.Launch)
 	if err != nil {
@@ -184,11 +185,12 @@ func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 
 	rk.state.Status = rundir.NewStatus(s)
 
-	tmp, err := r.newRunDir()
-	if err == nil {
-		err = fillRunDir(tmp, rk.rec)
+	tmp, err := os.MkdirTemp(runs, ".new-")
+	if err != nil {
+		return nil, diskspace.Named(r.dir, fmt.Errorf("create a run directory: %w", err))
 	}
 
+	err = fillRunDir(tmp, rk.rec)
 	if err == nil && user != nil {
 		err = r.makeCache(user)
 	}
@@ -198,18 +200,17 @@ func (r *Runtime) createRunDir(s rundir.Spec) (*rank, error) {
 	}
 
 	if err != nil {
-		err = diskspace.Named(r.dir, fmt.Errorf("create the directory of rank %s: %w", rk.name, err))
-		if tmp != "" {
-			err = errors.Join(err, rundir.RemoveTree(tmp))
-		}
-
-		return nil, err
+		err = fmt.Errorf("create the directory of rank %s: %w", rk.name, err)
+		return nil, errors.Join(diskspace.Named(r.dir, err), os.RemoveAll(tmp))
 	}
 
 	return rk, nil
 }
 
 func fillRunDir(dir string, rec rundir.Record) error {
+	if err := rundir.Reserve(dir); err != nil {
+		return err
+	}
 	if err := makeFolders(dir, rec.User); err != nil {
 		return err
 	}

@@ -57,9 +57,6 @@ func (r *Runtime) supervise(rk *rank) error {
 
 	switch {
 	case again:
-		r.mu.Lock()
-		rk.spent = true
-		r.mu.Unlock()
 		r.tasks.Go(func() { r.keepSpare(s) })
 	case r.ctx.Err() == nil && s.used && r.untaken(rk): // it ended before it noticed that there is a rank
 		return r.supervise(rk)

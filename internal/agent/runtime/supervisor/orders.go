@@ -83,14 +83,14 @@ func (s *supervisor) expiredLease() (order, bool) {
 	return leaseExpired(l, left), err == nil && ok && left <= 0
 }
 
-// receiveOrders sends every reason to stop to s.orders until ctx is cancelled and end is called, after which the pipe
-// is not read any more. Requests made before the call are read before it returns.
-func (s *supervisor) receiveOrders(ctx context.Context) (end func(), err error) {
+// receiveOrders sends every reason to stop to s.orders until ctx is cancelled. Requests made before
+// the call are read before it returns.
+func (s *supervisor) receiveOrders(ctx context.Context) error {
 	// Open for reading and writing, so that the pipe does not report its end when a writer closes
 	// it.
 	control, err := os.OpenFile(filepath.Join(s.dir, rundir.ControlPipe), os.O_RDWR|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open the control pipe: %w", err)
+		return fmt.Errorf("open the control pipe: %w", err)
 	}
 
 	if o, ok := s.requestedStop(); ok {
@@ -98,6 +98,8 @@ func (s *supervisor) receiveOrders(ctx context.Context) (end func(), err error) 
 	} else if o, ok := s.expiredLease(); ok {
 		s.accept(o)
 	}
+
+	context.AfterFunc(ctx, func() { _ = control.Close() })
 
 	go func() {
 		for r := bufio.NewReader(control); ; {
@@ -133,7 +135,7 @@ func (s *supervisor) receiveOrders(ctx context.Context) (end func(), err error) 
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	go s.handleSignals(ctx, signals)
 
-	return func() { _ = control.Close() }, nil
+	return nil
 }
 
 // handleSignals stops the run when the supervisor itself receives a signal to stop, as when the

@@ -3,7 +3,6 @@ package supervisor
 import (
 	"bufio"
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -23,14 +22,6 @@ func RunSeries(ctx context.Context, dir string, agent io.ReadWriter, stderr io.W
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	names := bufio.NewReader(agent)
 
-	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	if err != nil {
-		log.Error("supervisor failed", "error", err)
-		return 1
-	}
-
-	defer func() { _ = null.Close() }()
-
 	kids, err := newChildren(ctx)
 	for err == nil {
 		var spent bool
@@ -40,8 +31,7 @@ func RunSeries(ctx context.Context, dir string, agent io.ReadWriter, stderr io.W
 			break
 		}
 
-		// The next rank of another supervisor may get the run directory, so nothing of it may be in use here.
-		if err = errors.Join(os.Chdir("/"), writeErrorsTo(null)); err != nil {
+		if err = os.Chdir("/"); err != nil {
 			break
 		}
 		if _, gone := io.WriteString(agent, "\n"); gone != nil {
@@ -78,11 +68,6 @@ func moveTo(dir string) error {
 
 	defer func() { _ = log.Close() }()
 
-	return writeErrorsTo(log)
-}
-
-// writeErrorsTo makes a file the one that this process writes its own messages to.
-func writeErrorsTo(log *os.File) error {
 	for _, fd := range []int{1, 2} {
 		if err := unix.Dup3(int(log.Fd()), fd, 0); err != nil {
 			return err

@@ -143,13 +143,9 @@ func supervise(ctx context.Context, dir string, kids *children, log *slog.Logger
 	if err != nil {
 		return false, err
 	}
-
-	endOrders, err := s.receiveOrders(ctx)
-	if err != nil {
+	if err := s.receiveOrders(ctx); err != nil {
 		return false, err
 	}
-
-	defer endOrders()
 
 	s.receiveVisitors(ctx)
 
