@@ -53,7 +53,7 @@ func (gangHirer) Plan(v *place.View) place.Plan {
 
 // provisioningYard returns a yard whose job j1 waits for three nodes, for which leases l1 to l3
 // were written.
-func provisioningYard(t *testing.T) *yard {
+func provisioningYard(t *testing.T, changes ...func(*job.Spec)) *yard {
 	t.Helper()
 	cfg := yardmaster.Defaults(gangHirer{})
 	cfg.Offers = []fleet.Offer{
@@ -74,7 +74,13 @@ func provisioningYard(t *testing.T) *yard {
 
 	y := &yard{Yard: yardmaster.New(cfg), t: t, now: start}
 	y.ok(yardmaster.PutUser{User: "alice", Role: tenant.Admin, By: "test"})
-	y.submit("alice", gang(3))
+
+	s := gang(3)
+	for _, change := range changes {
+		change(s)
+	}
+
+	y.submit("alice", s)
 	y.round()
 
 	if got, want := y.leases(), "l1 requested, l2 requested, l3 requested"; got != want {
@@ -96,6 +102,18 @@ func (y *yard) leases() string {
 	return strings.Join(words, ", ")
 }
 
+// grants lets the cloud make the machine of a lease.
+func (y *yard) grants(l id.Lease) {
+	y.t.Helper()
+	y.ok(
+		yardmaster.LeaseGranted{
+			Lease:    l,
+			Provider: "p",
+			Machine:  fleet.Instance{ID: "i-" + string(l), Lease: l, State: fleet.InstanceUp, Billed: -1},
+		},
+	)
+}
+
 // joins lets the machine of a lease be made and become a node.
 func (y *yard) joins(l id.Lease) {
 	y.t.Helper()
@@ -107,13 +125,9 @@ func (y *yard) joins(l id.Lease) {
 // joinsAs lets the machine of a lease become a node with this hardware.
 func (y *yard) joinsAs(l id.Lease, inv fleet.Inventory) {
 	y.t.Helper()
-	y.ok(
-		yardmaster.LeaseGranted{
-			Lease:    l,
-			Provider: "p",
-			Machine:  fleet.Instance{ID: "i-" + string(l), Lease: l, State: fleet.InstanceUp, Billed: -1},
-		},
-	)
+	if y.Lease(l).State == fleet.LeaseRequested {
+		y.grants(l)
+	}
 
 	token := id.Token("boot-" + l)
 	y.ok(
@@ -182,6 +196,55 @@ func TestOneOfAGangIsGivenBackByHand(t *testing.T) {
 			for node, stopped := range stops {
 				if !stopped {
 					t.Errorf("what runs on %s is not stopped", node)
+				}
+			}
+		})
+	}
+}
+
+// TestMachinesOfAJobWithoutMoneyAreReleased lets the boot of its machines use up the budget of a job.
+func TestMachinesOfAJobWithoutMoneyAreReleased(t *testing.T) {
+	t.Parallel()
+
+	for name, tc := range map[string]struct {
+		budget job.Money
+		other  bool // another job starts on one of them first
+		want   string
+	}{
+		"it never starts":              {budget: 100_000, want: "l1 releasing, l2 releasing, l3 releasing"},
+		"another job uses one of them": {budget: 100_000, other: true, want: "l1 active, l2 releasing, l3 releasing"},
+		"enough is left":               {budget: 10_000_000, want: "l1 active, l2 active, l3 active"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			y := provisioningYard(t, func(s *job.Spec) { s.Budget = tc.budget })
+
+			for _, l := range []id.Lease{"l1", "l2", "l3"} {
+				y.grants(l)
+			}
+
+			y.now = y.now.Add(4 * time.Minute) // 3 × $0.067
+
+			for _, l := range []id.Lease{"l1", "l2", "l3"} {
+				y.joins(l)
+			}
+
+			if tc.other {
+				j := y.submit("alice", spec(1))
+				y.round()
+				y.running(j, 0)
+			}
+
+			y.pass(time.Second, "cloud-l1", "cloud-l2", "cloud-l3")
+			y.check()
+
+			if got := y.leases(); got != tc.want {
+				t.Errorf("the leases are %q, want %q", got, tc.want)
+			}
+
+			for _, o := range y.Orders() {
+				if o.Stop != job.StopNone {
+					t.Errorf("%s is stopped", o.Job)
 				}
 			}
 		})

@@ -155,6 +155,25 @@ func (y *Yard) holdJob(r *jobRecord, h hold) {
 		Kind: "job.held", Actor: theYard, Owner: r.Owner, Job: r.ID, To: string(r.State), Reason: h.reason,
 		Hold: h.kind, NotBefore: h.until,
 	})
+
+	if h.kind == tenant.HoldBudget {
+		y.after(y.now, func() { y.releaseUnpaid(r.ID) }) // not now: a plan may be under way that uses them
+	}
+}
+
+// releaseUnpaid releases the machines that were provisioned for a job whose own budget was used up before it started,
+// as by a long boot, and that nothing uses: it would pay for them until they have been idle for as long as others may.
+func (y *Yard) releaseUnpaid(j id.Job) {
+	if r, ok := y.jobs[j]; !ok || r.hold.kind != tenant.HoldBudget {
+		return
+	}
+
+	for _, l := range y.leases.Live() {
+		n, joined := y.nodes.Get(l.Node)
+		if l.Job == j && (!joined || len(n.Runs) == 0) {
+			y.releaseLease(l, fmt.Sprintf("the budget of %s, for which it was provisioned, is used up", j))
+		}
+	}
 }
 
 // holdExceeding holds the queued jobs that need more GPUs than those that have just started, or are

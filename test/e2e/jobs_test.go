@@ -132,9 +132,9 @@ func TestPauseAndResumeGoOnFromTheCheckpoint(t *testing.T) {
 		`test "$(cat ckpt/n 2>/dev/null || echo 0)" = $n || exit 9`,
 		`echo "begins at $n in run $TRAINYARD_EPOCH"`,
 		`if test $TRAINYARD_EPOCH -gt 1; then exit 0; fi`,
-		`while true; do n=$((n + 1)); echo $n > ckpt/new; mv ckpt/new ckpt/n; sleep 0.05; done`))
+		`while true; do n=$((n + 1)); echo $n > ckpt/new; mv ckpt/new ckpt/n; echo saved; sleep 0.05; done`))
 
-	y.awaitOutput(t, id, "begins at 0 in run 1")
+	y.awaitOutput(t, id, "saved")
 	y.succeed(t, "pause", id)
 	y.awaitState(t, id, job.Paused)
 	y.succeed(t, "resume", id)

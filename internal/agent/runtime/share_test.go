@@ -50,8 +50,14 @@ func (g *oneGPU) Open(s rundir.Spec, folder string, user *sandbox.User) error {
 	return g.broker.Add(tenant)
 }
 
+// End takes the use of a rank when the broker has heard of it all: programs have ended by then, and what they said last
+// may still be under way.
 func (g *oneGPU) End(s rundir.Spec) {
 	uses, _ := g.broker.Uses()
+	for end := time.Now().Add(time.Minute); uses[s.Name()].Denials == 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+		uses, _ = g.broker.Uses()
+	}
 
 	g.mu.Lock()
 	defer g.mu.Unlock()
