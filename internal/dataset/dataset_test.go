@@ -13,13 +13,14 @@ import (
 	"trainyard/internal/money"
 )
 
+// catalogue is a snapshot, because subtests use it at the same time.
 func catalogue() *dataset.Catalogue {
 	c := dataset.NewCatalogue(dataset.Network{In: 1000, Across: 100, PerGB: 2})
 	c.Put(dataset.Dataset{ID: "mri", Rule: job.PlaceLocal, Size: 10_000, Copies: []dataset.Copy{{At: job.PlaceLocal}}})
 	c.Put(dataset.Dataset{ID: "web", Rule: job.PlaceAny, Size: 5_000_000_000, Copies: []dataset.Copy{{Node: "n1"}}})
 	c.Put(dataset.Dataset{ID: "logs", Rule: job.PlaceCloud, Size: 1000})
 
-	return c
+	return c.Snapshot()
 }
 
 func TestAJobRunsWhereItsPlaceAndAllItsDataAllow(t *testing.T) {
