@@ -92,6 +92,7 @@ func TestAnAgentThatIsStartedAgainTakesUpItsJobs(t *testing.T) {
 	done := filepath.Join(y.Folder, "done")
 	id := y.submit(t, counting(done))
 	y.awaitOutput(t, id, "line 10\n")
+	y.awaitState(t, id, job.Running) // its output may be here before
 
 	if code, err := y.agents["north"].Stop(patience); err != nil || code != 0 {
 		t.Errorf("the agent ended with code %d (%v) when asked to", code, err)
