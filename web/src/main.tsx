@@ -12,7 +12,10 @@ applyTheme();
 
 const cache = new QueryClient({
   defaultOptions: {
+    mutations: { networkMode: "always" },
     queries: {
+      // The yard may be on this very machine, and a browser that says that it is offline reaches it all the same.
+      networkMode: "always",
       staleTime: 30_000, // events say what has changed before
       gcTime: 300_000,
       refetchOnWindowFocus: false,

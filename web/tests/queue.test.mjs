@@ -18,7 +18,12 @@ const row = (page, index) => page.locator(`[aria-rowindex='${index + 1}']`);
 
 test("an empty queue says so, and jobs appear in their order", async () => {
   const page = await open(browser, state);
-  await page.goto(address + "queue");
+  await page.goto(address + "nodes");
+  await page.getByRole("heading", { level: 1 }).first().waitFor();
+
+  // A machine without a network has no less of its own yard.
+  await page.evaluate(() => { window.dispatchEvent(new Event("offline")); });
+  await page.getByRole("link", { name: "Queue" }).first().click();
   await page.getByText("Nothing is queued").waitFor();
   await inspect(page, "queue-empty");
 
