@@ -320,7 +320,7 @@ func (f *Fit) best(q Query, of func(*shape) []*fleet.Offer, except string) (Opti
 		}
 
 		for _, o := range offers {
-			if except == "" || o.Name != except {
+			if o.Name != except {
 				q.options(o, &f.hosts[i], &f.need, tell)
 			}
 		}

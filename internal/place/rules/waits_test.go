@@ -135,6 +135,29 @@ func TestAJobWaitsForItsNodesAlthoughTheyWereTheLastOfTheirOffer(t *testing.T) {
 	}
 }
 
+// TestNodesAreProvisionedAgainForAJobThatLostThem ends the leases of jobs that wait for their nodes in a yard that is
+// full: each is a job like any other again.
+func TestNodesAreProvisionedAgainForAJobThatLostThem(t *testing.T) {
+	t.Parallel()
+	y := newYard()
+	y.node("full", fleet.Local, 1, a100())
+	y.occupy("full", 0, want{gpus: 1, lasts: 1000 * time.Hour})
+	y.offer("aws/a100", 1, a100(), 2, 4*time.Minute)
+	for range 3 { // the first that finds nothing free speaks for all that are like it
+		y.submit(want{gpus: 1, lasts: time.Hour})
+	}
+
+	for i, want := range []int{3, 0, 3} {
+		if i == 2 {
+			y.leases = nil
+		}
+
+		if p := y.round(t); len(p.Provisions) != want {
+			t.Errorf("in round %d nodes are provisioned for %d jobs, want %d", i+1, len(p.Provisions), want)
+		}
+	}
+}
+
 // TestAnElasticJobGetsNoMoreThanItsQuota: with more GPUs the start would be refused.
 func TestAnElasticJobGetsNoMoreThanItsQuota(t *testing.T) {
 	t.Parallel()
